@@ -1,1 +1,21 @@
-//! holdfast-core
+//! The engine of Holdfast: pods -> replicas -> budgets -> verdicts, status and reasons.
+//!
+//! **Contract.** The engine is sans-IO: no clock, no randomness, no async, no Kubernetes client.
+//! [`Engine::handle`] takes the time and one [`Input`] and mutates; [`Engine::poll`] hands out one
+//! [`Command`] after the other until it returns `None`. After every `handle` the caller drains
+//! `poll` completely. The same inputs at the same times give the same commands, byte for byte.
+//!
+//! The same code runs in the server, in the simulator and in the command line.
+//!
+//! Comments cite the ruling they obey as `semantics N` (docs/semantics.md) and upstream's behaviour
+//! as `upstream N` (docs/upstream.md).
+#![forbid(unsafe_code)]
+
+pub mod io;
+pub mod model;
+pub mod verdict;
+
+mod engine;
+
+pub use engine::{Config, Engine};
+pub use io::{Change, Command, Eviction, Input, Kind};

@@ -1,0 +1,156 @@
+//! The engine's two alphabets: what comes in and what goes out.
+
+use crate::model::{
+    Budget, BudgetKey, BudgetStatus, BuiltinBudget, ControllerRef, GroupApi, GroupKind, ObjectKey,
+    Owner, Pod, PodGroup, ResourceVersion, Timestamp, Workload,
+};
+use crate::verdict::Verdict;
+
+/// What the world tells the engine.
+#[derive(Clone, Debug)]
+pub enum Input {
+    Pod(Change<Pod>),
+    Budget(Change<Budget>),
+    BuiltinBudget(Change<BuiltinBudget>),
+    PodGroup(Change<PodGroup>),
+    Workload(Change<Workload>),
+    Owner(Change<Owner>),
+    /// A complete list of this kind begins. The objects follow as `Applied`.
+    ListBegan(Kind),
+    /// The list is complete: objects of the kind that it did not hold are gone, and the kind is
+    /// synced from now on.
+    ListEnded(Kind),
+    /// The API server does not serve this kind. That is a normal state: synced, and empty.
+    NotServed(Kind),
+    /// An eviction to decide.
+    Evict(Eviction),
+    /// Answer to [`Command::ReadPod`].
+    PodRead {
+        token: u64,
+        outcome: PodReadOutcome,
+    },
+    /// Answer to [`Command::WriteStatus`] and [`Command::ReadBudget`].
+    StatusWritten {
+        budget: BudgetKey,
+        outcome: WriteOutcome,
+    },
+    /// Answer to [`Command::ReadScale`].
+    ScaleRead {
+        namespace: String,
+        owner: ControllerRef,
+        outcome: ScaleOutcome,
+    },
+    /// Time has passed.
+    Tick,
+}
+
+/// A watch event.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Change<T> {
+    Applied(T),
+    /// The object's last state. Of a pod it carries the evidence of why it went.
+    Deleted(T),
+}
+
+/// The kinds that the shell watches. The engine denies until each is synced or not served.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Kind {
+    Pod,
+    Budget,
+    BuiltinBudget,
+    PodGroup(GroupApi),
+    Workload(GroupApi),
+    Owner(GroupKind),
+}
+
+/// A request to evict one pod.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Eviction {
+    /// Unique among all requests of all instances; it is recorded with the grant.
+    pub id: String,
+    pub pod: ObjectKey,
+    /// `deleteOptions.preconditions.uid`.
+    pub uid: Option<String>,
+    pub requester: String,
+    pub dry_run: bool,
+    /// The engine answers by this time at the latest, with a denial if it must.
+    pub deadline: Timestamp,
+}
+
+#[derive(Clone, Debug)]
+pub enum PodReadOutcome {
+    Found(Box<Pod>),
+    NotFound,
+    /// The API server did not answer, or not with a pod.
+    Failed(String),
+}
+
+/// What became of a status write.
+#[derive(Clone, Debug)]
+pub enum WriteOutcome {
+    /// The object as it stands now: the result of our write, or, after a conflict, what a fresh
+    /// read showed. The engine finds out by itself which of its grants it holds.
+    Current(Box<Budget>),
+    /// The budget does not exist any more.
+    Gone,
+    /// The API server refused: nothing was written.
+    Rejected(String),
+    /// Nobody knows whether it was written. The engine counts it as granted and reads again.
+    Unknown(String),
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum ScaleOutcome {
+    Found {
+        uid: String,
+        replicas: i64,
+    },
+    /// The kind has a scale subresource, but this object does not exist.
+    NotFound,
+    /// The kind has none; the text names the resource, as in `daemonsets.apps`.
+    NotImplemented(String),
+    Failed(String),
+}
+
+/// What the engine wants done. Each is safe to lose except `Reply` and `WriteStatus`: the engine
+/// waits for the answer of the latter before it writes that budget again.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Command {
+    /// Answer the eviction with this id. Exactly one per `Evict`.
+    Reply { eviction: String, verdict: Verdict },
+    /// Replace the budget's status, if it still has this uid and resource version. At most one per
+    /// budget is under way at any time. Answer with [`Input::StatusWritten`], always.
+    WriteStatus {
+        budget: BudgetKey,
+        uid: String,
+        version: ResourceVersion,
+        status: Box<BudgetStatus>,
+    },
+    /// Read the budget afresh because the outcome of a write is unknown. Answer with
+    /// [`Input::StatusWritten`].
+    ReadBudget { budget: BudgetKey },
+    /// Read the pod from the API server, not from a cache. Answer with [`Input::PodRead`].
+    ReadPod { token: u64, pod: ObjectKey },
+    /// Read the `/scale` subresource. Answer with [`Input::ScaleRead`].
+    ReadScale { namespace: String, owner: ControllerRef },
+    /// Set the pod's stale condition `DisruptionTarget` to False (k/k `stale_pod_disruption`).
+    ClearDisruptionTarget { pod: ObjectKey, uid: String },
+    /// Publish a Kubernetes Event.
+    Event(Event),
+    /// Call `handle` with [`Input::Tick`] at this time. The newest one replaces all earlier ones.
+    WakeAt(Timestamp),
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Event {
+    pub regarding: Regarding,
+    pub warning: bool,
+    pub reason: &'static str,
+    pub message: String,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Regarding {
+    Budget { key: BudgetKey, uid: String },
+    Pod { key: ObjectKey, uid: String },
+}

@@ -1,0 +1,178 @@
+use std::collections::BTreeMap;
+use std::fmt;
+
+use super::{ObjectKey, ResourceVersion, Timestamp};
+
+/// Kind, namespace and name. Several budgets on one pod are reserved in this order (design 3).
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct BudgetKey {
+    pub kind: BudgetKind,
+    pub object: ObjectKey,
+}
+
+impl BudgetKey {
+    pub fn pdb(namespace: impl Into<String>, name: impl Into<String>) -> Self {
+        Self { kind: BudgetKind::PodDisruptionBudget, object: ObjectKey::new(namespace, name) }
+    }
+}
+
+impl fmt::Display for BudgetKey {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.object.fmt(f)
+    }
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum BudgetKind {
+    PodDisruptionBudget,
+}
+
+/// A `PodDisruptionBudget` of `policy.holdfast.dev/v1` (or, in native mode, of `policy/v1`).
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Budget {
+    pub key: BudgetKey,
+    pub uid: String,
+    pub version: ResourceVersion,
+    pub generation: i64,
+    pub spec: BudgetSpec,
+    pub status: BudgetStatus,
+}
+
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct BudgetSpec {
+    pub min_available: Option<Threshold>,
+    pub max_unavailable: Option<Threshold>,
+    /// None selects nothing; the empty selector selects every pod of the namespace.
+    pub selector: Option<LabelSelector>,
+    pub unhealthy_policy: UnhealthyPolicy,
+    pub scope: Scope,
+    /// Annotation `holdfast.dev/basic-group-min-count`.
+    pub basic_min_count: BasicMinCount,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Threshold {
+    Count(i64),
+    /// `"30%"` is `Percent(30)`.
+    Percent(i64),
+    /// Neither a number nor a percentage; the text says what is wrong.
+    Invalid(String),
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum UnhealthyPolicy {
+    #[default]
+    IfHealthyBudget,
+    AlwaysAllow,
+}
+
+/// The unit that a budget counts. `PodGroup`, the KEP's newer name, is decoded as `Workload`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Scope {
+    #[default]
+    Pod,
+    Workload,
+}
+
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum BasicMinCount {
+    #[default]
+    Absent,
+    Count(i64),
+    /// The annotation's text, which is not a whole number >= 1.
+    Unreadable(String),
+}
+
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct LabelSelector {
+    pub match_labels: BTreeMap<String, String>,
+    pub match_expressions: Vec<Requirement>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Requirement {
+    pub key: String,
+    pub operator: Operator,
+    pub values: Vec<String>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Operator {
+    In,
+    NotIn,
+    Exists,
+    DoesNotExist,
+    Other(String),
+}
+
+/// The status as it stands on the API server, or as the engine wants it written.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct BudgetStatus {
+    pub observed_generation: i64,
+    /// Upstream's map: pod name to time. Entries that no grant explains are somebody else's and
+    /// count as grants until removed.
+    pub disrupted_pods: BTreeMap<String, Timestamp>,
+    pub disruptions_allowed: i64,
+    pub current_healthy: i64,
+    pub desired_healthy: i64,
+    pub expected_pods: i64,
+    pub disruptions_allowed_replicas: i64,
+    pub current_healthy_replicas: i64,
+    pub desired_healthy_replicas: i64,
+    pub expected_replicas: i64,
+    pub conditions: Vec<Condition>,
+    pub grants: Vec<Grant>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Condition {
+    pub kind: String,
+    pub status: ConditionStatus,
+    pub reason: String,
+    pub message: String,
+    pub observed_generation: i64,
+    pub last_transition: Timestamp,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ConditionStatus {
+    True,
+    False,
+    Unknown,
+}
+
+/// A recorded permission to disrupt one pod.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Grant {
+    pub pod: String,
+    /// Empty for a `disruptedPods` entry that somebody else wrote and that no live pod matched yet.
+    pub uid: String,
+    /// The replica as a person reads it; empty for scope Pod.
+    pub replica: String,
+    /// Units of the budget that it spends: 0 or 1.
+    pub cost: i64,
+    /// Who asked, cut to 128 bytes.
+    pub requester: String,
+    /// Whole seconds.
+    pub granted_at: Timestamp,
+    /// The request that wrote or last renewed it; a refund removes only its own.
+    pub eviction: String,
+    /// Names of all budgets that this eviction needs a grant in, in reservation order.
+    pub budgets: Vec<String>,
+}
+
+/// A built-in `policy/v1` `PodDisruptionBudget`, watched in webhook mode because the built-in eviction
+/// handler runs behind us and decides by these counters.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct BuiltinBudget {
+    pub key: ObjectKey,
+    pub version: ResourceVersion,
+    pub generation: i64,
+    pub selector: Option<LabelSelector>,
+    pub unhealthy_policy: UnhealthyPolicy,
+    pub observed_generation: i64,
+    pub disruptions_allowed: i64,
+    pub current_healthy: i64,
+    pub desired_healthy: i64,
+    pub disrupted_pods: usize,
+}

@@ -1,0 +1,20 @@
+//! What the engine knows of the cluster: plain objects, decoded by the shell, one form for every
+//! API version. Nothing here is computed; these are the facts that come in.
+
+mod budget;
+mod group;
+mod meta;
+mod owner;
+mod pod;
+mod time;
+
+pub use budget::{
+    BasicMinCount, Budget, BudgetKey, BudgetKind, BudgetSpec, BudgetStatus, BuiltinBudget,
+    Condition, ConditionStatus, Grant, LabelSelector, Operator, Requirement, Scope, Threshold,
+    UnhealthyPolicy,
+};
+pub use group::{GroupApi, GroupPolicy, PodGroup, TemplateRef, Workload, WorkloadEntry};
+pub use meta::{ControllerRef, GroupKind, ObjectKey, ResourceVersion};
+pub use owner::Owner;
+pub use pod::{DisruptionTarget, GroupReference, LwsMember, Phase, Pod};
+pub use time::Timestamp;

@@ -1,0 +1,78 @@
+use std::collections::BTreeMap;
+
+use super::{ControllerRef, ObjectKey, ResourceVersion, Timestamp};
+
+/// The part of a Pod that the engine reads.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Pod {
+    pub key: ObjectKey,
+    pub uid: String,
+    pub version: ResourceVersion,
+    pub labels: BTreeMap<String, String>,
+    pub controller: Option<ControllerRef>,
+    pub phase: Phase,
+    /// Condition `Ready` is `True`.
+    pub ready: bool,
+    /// `metadata.deletionTimestamp` is set.
+    pub terminating: bool,
+    /// Condition `DisruptionTarget`, if it is `True`.
+    pub disruption_target: Option<DisruptionTarget>,
+    /// The group that the pod names (semantics 3, rules 2 to 4).
+    pub reference: Option<GroupReference>,
+    /// Present when the pod carries the `LeaderWorkerSet` group-key label (semantics 3, rule 1).
+    pub lws: Option<LwsMember>,
+}
+
+impl Pod {
+    /// Succeeded or Failed: the pod has ended and will not run again.
+    pub fn is_terminal(&self) -> bool {
+        matches!(self.phase, Phase::Succeeded | Phase::Failed)
+    }
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Phase {
+    Pending,
+    Running,
+    Succeeded,
+    Failed,
+    Unknown,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct DisruptionTarget {
+    pub reason: String,
+    pub since: Timestamp,
+}
+
+impl DisruptionTarget {
+    /// Reason that the Eviction API writes before it deletes a pod.
+    pub const EVICTION_API: &str = "EvictionByEvictionAPI";
+    /// Reason that the kubelet writes; such a pod is ending and the mark is not stale.
+    pub const KUBELET: &str = "TerminationByKubelet";
+}
+
+/// How a pod names the replica that it belongs to.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum GroupReference {
+    /// `spec.schedulingGroup.podGroupName` (1.36+) or `spec.workloadRef.podGroupName` (KEP-5832 draft).
+    PodGroup { name: String },
+    /// `spec.workloadRef {name, podGroup, podGroupReplicaKey}` (1.35) or
+    /// `spec.workload {name, podGroup}` (KEP-5682 draft).
+    WorkloadEntry { workload: String, entry: String, replica_key: Option<String> },
+    /// Annotation `holdfast.dev/pod-group`.
+    Annotation { name: String },
+}
+
+/// What a pod's `leaderworkerset.sigs.k8s.io/` labels and annotations say.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct LwsMember {
+    /// Label `name`: the `LeaderWorkerSet`.
+    pub lws: String,
+    /// Label `group-key`: stable across the group's recreation.
+    pub group_key: String,
+    /// Label `group-index`, if it is a number.
+    pub group_index: Option<i64>,
+    /// Annotation `size`, if it is a number >= 1.
+    pub size: Option<i64>,
+}

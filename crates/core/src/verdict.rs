@@ -1,0 +1,77 @@
+//! The answer to an eviction, with its reason.
+
+use crate::model::BudgetKey;
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Verdict {
+    Allow(Allowed),
+    Deny(Denial),
+}
+
+impl Verdict {
+    pub fn is_allow(&self) -> bool {
+        matches!(self, Self::Allow(_))
+    }
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Allowed {
+    pub reason: AllowReason,
+    /// Every budget that now holds a grant for it, and what that costs. Empty when nothing needed
+    /// recording; for a dry run, what would have been recorded.
+    pub grants: Vec<(BudgetKey, i64)>,
+}
+
+/// Why an eviction may go on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum AllowReason {
+    /// No budget selects the pod.
+    NotCovered,
+    /// The pod does not exist; the API server will say so.
+    PodGone,
+    /// The pod is Succeeded, Failed or terminating.
+    PodEnded,
+    /// The request's uid precondition does not hold; the API server will refuse it.
+    UidMismatch,
+    /// Every covering budget holds a grant.
+    Granted,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Denial {
+    pub reason: DenyReason,
+    /// Upstream's sentence, then the arithmetic of one budget that blocks.
+    pub message: String,
+    /// One per blocking budget.
+    pub causes: Vec<Cause>,
+}
+
+/// A status cause of type `DisruptionBudget`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Cause {
+    /// None when it is not one budget that blocks (caches not synced, say).
+    pub budget: Option<BudgetKey>,
+    pub message: String,
+}
+
+/// Why an eviction must not go on; a bounded set, for metrics.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum DenyReason {
+    /// Caches are not synced, or behind, or the budget's scale is not known yet (semantics 6.2).
+    BeingProcessed,
+    /// The pod names no replica (semantics 6.4).
+    MissingReference,
+    /// The budget cannot be computed, so it allows nothing (semantics 6.4).
+    FailedClosed,
+    /// The budget has no room (semantics 6.5 to 6.7, or upstream's rule for scope Pod).
+    BudgetExhausted,
+    /// A built-in `policy/v1` budget behind us would refuse.
+    BuiltinBudget,
+    /// More than 2000 live grants, or 512 KiB of them, in one budget.
+    TooManyGrants,
+    /// The grant could not be recorded in time, or at all.
+    NotRecorded,
+}
+
+/// Upstream's sentence: clients match on it, so it comes first in every denial.
+pub const CANNOT_EVICT: &str = "Cannot evict pod as it would violate the pod's disruption budget.";
