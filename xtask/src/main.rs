@@ -1,1 +1,24 @@
-fn main() {}
+//! The project's chores, as `cargo xtask <chore>`. One module per chore.
+
+mod localkube;
+
+use clap::{Parser, Subcommand};
+
+fn main() -> anyhow::Result<()> {
+    match Xtask::parse().chore {
+        Chore::Localkube(args) => localkube::run(&args),
+    }
+}
+
+#[derive(Parser)]
+#[command(name = "cargo xtask", about = "The chores of the Holdfast repository")]
+struct Xtask {
+    #[command(subcommand)]
+    chore: Chore,
+}
+
+#[derive(Subcommand)]
+enum Chore {
+    /// Run a real Kubernetes control plane on this machine, for tests
+    Localkube(localkube::Args),
+}

@@ -1,0 +1,208 @@
+//! The programs of the control plane: built once, kept in a cache outside the tree.
+
+use std::{
+    env,
+    fmt::Write as _,
+    fs::{self, File},
+    os::unix::fs::symlink,
+    path::{Path, PathBuf},
+    process::{Command, Stdio},
+    thread,
+    time::Duration,
+};
+
+use anyhow::{Context as _, Result, bail};
+use sha2::{Digest as _, Sha256};
+
+use super::{progress, workspace};
+
+/// The directory of the programs. Builds them if this checkout's are not in the cache, which takes
+/// minutes; whoever asks at the same time waits.
+pub fn programs() -> Result<PathBuf> {
+    let sources = workspace().join("localkube");
+    let cache = cache()?;
+    let built = cache.join(hash(&sources)?);
+    let programs = built.join("bin");
+    if programs.exists() {
+        return Ok(programs);
+    }
+    fs::create_dir_all(&cache).with_context(|| format!("create {}", cache.display()))?;
+    let lock = cache.join("lock");
+    let lock = File::create(&lock).with_context(|| format!("create {}", lock.display()))?;
+    if lock.try_lock().is_err() {
+        progress::step("wait for another process that builds", || Ok(lock.lock()?))?;
+    }
+    if programs.exists() {
+        return Ok(programs);
+    }
+    // Under another name until all is there. What an interrupted build left is of no use: Go keeps
+    // what it compiled in a cache of its own.
+    let unfinished = cache.join("unfinished");
+    if unfinished.exists() {
+        fs::remove_dir_all(&unfinished).context("remove an unfinished build")?;
+    }
+    build(&sources, &unfinished)?;
+    fs::rename(&unfinished, &built).with_context(|| format!("create {}", built.display()))?;
+    Ok(programs)
+}
+
+/// The files which tell kwok how nodes and pods fare: its own, copied by the build, and localkube's.
+pub fn stages(programs: &Path) -> Result<Vec<PathBuf>> {
+    let dir = programs.with_file_name(STAGES);
+    let mut stages = fs::read_dir(&dir)
+        .and_then(|entries| entries.map(|entry| Ok(entry?.path())).collect::<Result<Vec<_>, _>>())
+        .with_context(|| format!("read {}", dir.display()))?;
+    stages.sort();
+    stages.push(workspace().join("localkube/kwok/stages.yaml"));
+    Ok(stages)
+}
+
+/// Kubernetes' programs tell their version and choose their feature gates by these.
+const LDFLAGS: &str = "-s -w \
+    -X k8s.io/component-base/version.gitVersion=v1.37.1 \
+    -X k8s.io/component-base/version.gitMajor=1 \
+    -X k8s.io/component-base/version.gitMinor=37 \
+    -X k8s.io/component-base/version.gitTreeState=clean";
+
+const CONTROL_PLANE: [&str; 5] =
+    ["etcd", "kube-apiserver", "kube-controller-manager", "kube-scheduler", "kubectl"];
+
+/// Beside the directory of the programs.
+const STAGES: &str = "stages";
+
+/// Of kwok's stages for a fast cluster, those that localkube wants. Not pod-complete: it ends the
+/// pods of a Job as soon as they run, and a test could not evict them.
+const KWOK_STAGES: [&str; 4] = [
+    "node/fast/node-initialize.yaml",
+    "node/heartbeat-with-lease/node-heartbeat-with-lease.yaml",
+    "pod/fast/pod-ready.yaml",
+    "pod/fast/pod-delete.yaml",
+];
+
+fn build(sources: &Path, target: &Path) -> Result<()> {
+    if Command::new("go").arg("version").stdout(Stdio::null()).status().is_err() {
+        bail!("localkube is built with Go, and no `go` is on PATH: install Go 1.26 or newer");
+    }
+    let programs = target.join("bin");
+    fs::create_dir_all(&programs).with_context(|| format!("create {}", programs.display()))?;
+
+    let kwok = sources.join("kwok");
+    for (module, what) in [(sources, "the control plane"), (&kwok, "kwok")] {
+        progress::step(&format!("download the modules of {what}"), || download(module))?;
+    }
+    let localkube = programs.join("localkube");
+    progress::step("build the control plane (about 8 minutes on 2 cores)", || {
+        go_build(sources, ".", &localkube)
+    })?;
+    for name in CONTROL_PLANE {
+        symlink("localkube", programs.join(name)).with_context(|| format!("link {name}"))?;
+    }
+    progress::step("build kwok (about 2 minutes on 2 cores)", || {
+        go_build(&kwok, "sigs.k8s.io/kwok/cmd/kwok", &programs.join("kwok"))
+    })?;
+    copy_stages(&kwok, &target.join(STAGES))
+}
+
+/// Proxies answer "too many requests" now and then; what has arrived is not fetched again.
+fn download(module: &Path) -> Result<()> {
+    const ATTEMPTS: u32 = 6;
+    for attempt in 1.. {
+        let error = match go(module).args(["mod", "download"]).status().context("run go")? {
+            status if status.success() => break,
+            status => format!("`go mod download` in {}: {status}", module.display()),
+        };
+        if attempt == ATTEMPTS {
+            bail!("{error}, {ATTEMPTS} times: is the Go module proxy reachable?");
+        }
+        let pause = Duration::from_secs(5) * attempt;
+        eprintln!("localkube: {error}; once more in {} s", pause.as_secs());
+        thread::sleep(pause);
+    }
+    Ok(())
+}
+
+fn go_build(module: &Path, package: &str, output: &Path) -> Result<()> {
+    let status = go(module)
+        .args(["build", "-mod=readonly", "-trimpath", "-ldflags", LDFLAGS, "-o"])
+        .args([output, Path::new(package)])
+        .status()
+        .context("run go")?;
+    if !status.success() {
+        bail!("`go build {package}` in {}: {status}", module.display());
+    }
+    Ok(())
+}
+
+fn go(module: &Path) -> Command {
+    let mut go = Command::new("go");
+    // No C compiler needed, and a go.work around the checkout is none of ours.
+    go.current_dir(module).env("CGO_ENABLED", "0").env("GOWORK", "off");
+    go
+}
+
+fn copy_stages(kwok: &Path, target: &Path) -> Result<()> {
+    let output = go(kwok)
+        .args(["list", "-m", "-f", "{{.Dir}}", "sigs.k8s.io/kwok"])
+        .stderr(Stdio::inherit())
+        .output()
+        .context("run go")?;
+    if !output.status.success() {
+        bail!("`go list -m sigs.k8s.io/kwok`: {}", output.status);
+    }
+    let module = PathBuf::from(String::from_utf8(output.stdout)?.trim());
+    fs::create_dir_all(target).with_context(|| format!("create {}", target.display()))?;
+    for stage in KWOK_STAGES {
+        let source = module.join("kustomize/stage").join(stage);
+        let name = Path::new(stage).file_name().context("a stage is a file")?;
+        let content = fs::read(&source).with_context(|| format!("read {}", source.display()))?;
+        // Written and not copied: files in the module cache are read-only.
+        fs::write(target.join(name), content).with_context(|| format!("write {stage}"))?;
+    }
+    Ok(())
+}
+
+fn cache() -> Result<PathBuf> {
+    let base = match env::var_os("XDG_CACHE_HOME").filter(|dir| !dir.is_empty()) {
+        Some(dir) => PathBuf::from(dir),
+        None => env::home_dir().context("neither XDG_CACHE_HOME nor HOME is set")?.join(".cache"),
+    };
+    Ok(base.join("holdfast/localkube"))
+}
+
+/// Of all that decides what is built: the Go modules and the recipe's constants.
+fn hash(sources: &Path) -> Result<String> {
+    let mut files = Vec::new();
+    go_files(sources, &mut files)?;
+    files.sort();
+    let mut hash = Sha256::new();
+    for file in files {
+        let content = fs::read(&file).with_context(|| format!("read {}", file.display()))?;
+        hash.update(file.strip_prefix(sources)?.to_string_lossy().as_bytes());
+        hash.update([0]);
+        hash.update(content.len().to_le_bytes());
+        hash.update(content);
+    }
+    for part in [LDFLAGS].into_iter().chain(CONTROL_PLANE).chain(KWOK_STAGES) {
+        hash.update(part);
+        hash.update([0]);
+    }
+    Ok(hash.finalize().iter().take(8).fold(String::new(), |mut text, byte| {
+        write!(text, "{byte:02x}").expect("writing to a string cannot fail");
+        text
+    }))
+}
+
+fn go_files(dir: &Path, files: &mut Vec<PathBuf>) -> Result<()> {
+    for entry in fs::read_dir(dir).with_context(|| format!("read {}", dir.display()))? {
+        let path = entry?.path();
+        if path.is_dir() {
+            go_files(&path, files)?;
+        } else if path
+            .extension()
+            .is_some_and(|ext| ["go", "mod", "sum"].iter().any(|go| ext == *go))
+        {
+            files.push(path);
+        }
+    }
+    Ok(())
+}

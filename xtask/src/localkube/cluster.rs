@@ -1,0 +1,119 @@
+//! A control plane as a whole: up, down, and how to reach it.
+
+use std::{
+    env, fs,
+    path::{Path, PathBuf},
+    time::{Duration, Instant},
+};
+
+use anyhow::{Context as _, Result, bail};
+
+use super::{
+    build,
+    identity::Identity,
+    progress, start,
+    state::{self, State},
+};
+
+/// A control plane that runs. It keeps running when this is dropped: `down` ends it.
+#[derive(Debug)]
+pub struct Localkube {
+    dir: PathBuf,
+    programs: PathBuf,
+}
+
+/// Whether `up` had anything to do.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Started {
+    Now,
+    Before,
+}
+
+impl Localkube {
+    /// Starts a control plane in `dir` and waits until all of it is ready. Leaves alone one that
+    /// runs there already, and clears away what is left of one that does not.
+    pub fn up(dir: &Path) -> Result<(Self, Started)> {
+        let programs = build::programs()?;
+        let _lock = state::lock(dir)?;
+        if let Some(state) = State::load(dir)? {
+            if state.is_running() {
+                let running = Self { dir: dir.to_owned(), programs: state.programs };
+                return Ok((running, Started::Before));
+            }
+            eprintln!("localkube: clear what is left of an earlier run in {}", dir.display());
+            stop(&state)?;
+            empty(dir)?;
+        }
+        let began = Instant::now();
+        let mut state = State { programs: programs.clone(), ..State::default() };
+        if let Err(error) = start::start(dir, &mut state) {
+            stop(&state).with_context(|| format!("clean up after: {error:#}"))?;
+            return Err(error);
+        }
+        eprintln!("localkube: ready after {}", progress::human(began.elapsed()));
+        Ok((Self { dir: dir.to_owned(), programs }, Started::Now))
+    }
+
+    /// The control plane that runs in `dir`.
+    pub fn open(dir: &Path) -> Result<Self> {
+        match State::load(dir)? {
+            Some(state) if state.is_running() => {
+                Ok(Self { dir: dir.to_owned(), programs: state.programs })
+            }
+            _ => bail!(
+                "no localkube runs in {}: start one with `cargo xtask localkube up`",
+                dir.display()
+            ),
+        }
+    }
+
+    /// Ends the control plane in `dir`, if there is one, and removes the directory.
+    pub fn down(dir: &Path) -> Result<()> {
+        if !dir.exists() {
+            eprintln!("localkube: nothing to stop, there is no {}", dir.display());
+            return Ok(());
+        }
+        let began = Instant::now();
+        let _lock = state::lock(dir)?;
+        if let Some(state) = State::load(dir)? {
+            stop(&state)?;
+        }
+        fs::remove_dir_all(dir).with_context(|| format!("remove {}", dir.display()))?;
+        eprintln!("localkube: down after {}", progress::human(began.elapsed()));
+        Ok(())
+    }
+
+    pub fn kubeconfig(&self, identity: Identity) -> PathBuf {
+        identity.kubeconfig(&self.dir)
+    }
+
+    /// What a program needs in its environment to use this control plane as its administrator.
+    pub fn env(&self) -> Result<Vec<(&'static str, String)>> {
+        let path = env::var_os("PATH").unwrap_or_default();
+        let rest = env::split_paths(&path).filter(|entry| *entry != self.programs);
+        let path = env::join_paths([self.programs.clone()].into_iter().chain(rest))
+            .context("put the programs' directory on PATH")?;
+        Ok(vec![
+            ("KUBECONFIG", self.kubeconfig(Identity::Admin).display().to_string()),
+            ("PATH", path.to_string_lossy().into_owned()),
+            ("HOLDFAST_LOCALKUBE_DIR", self.dir.display().to_string()),
+        ])
+    }
+}
+
+/// In the opposite order of start: clients before the servers which they would complain about.
+fn stop(state: &State) -> Result<()> {
+    const GRACE: Duration = Duration::from_secs(10);
+    state.processes.iter().rev().try_for_each(|process| process.stop(GRACE))
+}
+
+/// Removes what is in the directory but not the directory, on which the lock is.
+fn empty(dir: &Path) -> Result<()> {
+    for entry in fs::read_dir(dir).with_context(|| format!("read {}", dir.display()))? {
+        let path = entry?.path();
+        let removed =
+            if path.is_dir() { fs::remove_dir_all(&path) } else { fs::remove_file(&path) };
+        removed.with_context(|| format!("remove {}", path.display()))?;
+    }
+    Ok(())
+}

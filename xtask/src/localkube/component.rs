@@ -1,0 +1,129 @@
+//! The programs of the control plane and their flags.
+
+use std::path::Path;
+
+use super::{
+    identity::{self, Identity},
+    pki::{FRONT_PROXY_CLIENT, Pki},
+    probe::{Probe, Scheme},
+};
+
+/// A program to run, and how to tell that it is ready.
+#[derive(Debug)]
+pub struct Component {
+    /// The program's name too.
+    pub name: &'static str,
+    pub args: Vec<String>,
+    pub probe: Probe,
+}
+
+pub fn etcd(dir: &Path, port: u16, peer_port: u16) -> Component {
+    let (url, peer_url) =
+        (format!("http://127.0.0.1:{port}"), format!("http://127.0.0.1:{peer_port}"));
+    let args = flags([
+        ("name", "localkube"),
+        ("data-dir", &text(&dir.join("etcd"))),
+        ("listen-client-urls", &url),
+        ("advertise-client-urls", &url),
+        ("listen-peer-urls", &peer_url),
+        ("initial-advertise-peer-urls", &peer_url),
+        ("initial-cluster", &format!("localkube={peer_url}")),
+        // The data need not survive a crash of the machine.
+        ("unsafe-no-fsync", "true"),
+    ]);
+    Component { name: "etcd", args, probe: Probe { port, path: "/health", scheme: Scheme::Http } }
+}
+
+pub fn kube_apiserver(dir: &Path, pki: &Pki, port: u16, etcd_port: u16) -> Component {
+    let mut args = flags([
+        ("etcd-servers", &format!("http://127.0.0.1:{etcd_port}")),
+        ("advertise-address", "127.0.0.1"),
+        // A loopback address is not allowed in the endpoints of the Service `kubernetes`.
+        ("endpoint-reconciler-type", "none"),
+        ("service-cluster-ip-range", "10.96.0.0/16"),
+        ("token-auth-file", &text(&identity::token_file(dir))),
+        ("client-ca-file", &text(&pki.cert("ca"))),
+        ("authorization-mode", "RBAC"),
+        ("service-account-issuer", "https://kubernetes.default.svc"),
+        ("service-account-key-file", &text(&pki.key("service-account"))),
+        ("service-account-signing-key-file", &text(&pki.key("service-account"))),
+        // For aggregated API servers.
+        ("requestheader-client-ca-file", &text(&pki.cert("front-proxy-ca"))),
+        ("requestheader-allowed-names", FRONT_PROXY_CLIENT),
+        ("requestheader-username-headers", "X-Remote-User"),
+        ("requestheader-group-headers", "X-Remote-Group"),
+        ("requestheader-extra-headers-prefix", "X-Remote-Extra-"),
+        ("proxy-client-cert-file", &text(&pki.cert(FRONT_PROXY_CLIENT))),
+        ("proxy-client-key-file", &text(&pki.key(FRONT_PROXY_CLIENT))),
+        ("feature-gates", FEATURE_GATES),
+        ("runtime-config", "scheduling.k8s.io/v1beta1=true"),
+    ]);
+    args.extend(serving(pki, port));
+    Component { name: "kube-apiserver", args, probe: https(port, "/readyz") }
+}
+
+pub fn kube_controller_manager(dir: &Path, pki: &Pki, port: u16) -> Component {
+    let mut args = flags([
+        ("kubeconfig", &text(&Identity::KubeControllerManager.kubeconfig(dir))),
+        ("leader-elect", "false"),
+        // Each controller is a user of its own, as in real clusters.
+        ("use-service-account-credentials", "true"),
+        ("service-account-private-key-file", &text(&pki.key("service-account"))),
+        ("root-ca-file", &text(&pki.cert("ca"))),
+        // Tests should not wait for a rate limit on the client's side.
+        ("kube-api-qps", "200"),
+        ("kube-api-burst", "400"),
+        ("feature-gates", FEATURE_GATES),
+    ]);
+    args.extend(serving(pki, port));
+    Component { name: "kube-controller-manager", args, probe: https(port, "/healthz") }
+}
+
+pub fn kube_scheduler(dir: &Path, pki: &Pki, port: u16) -> Component {
+    let mut args = flags([
+        ("kubeconfig", &text(&Identity::KubeScheduler.kubeconfig(dir))),
+        ("leader-elect", "false"),
+        ("feature-gates", FEATURE_GATES),
+    ]);
+    args.extend(serving(pki, port));
+    Component { name: "kube-scheduler", args, probe: https(port, "/readyz") }
+}
+
+/// Plays the kubelets of all nodes. `stages` are the files which tell it how nodes and pods fare.
+pub fn kwok<'a>(dir: &Path, stages: impl Iterator<Item = &'a Path>, port: u16) -> Component {
+    let mut args = flags([
+        ("kubeconfig", &text(&Identity::Kwok.kubeconfig(dir))),
+        ("manage-all-nodes", "true"),
+        ("node-ip", "127.0.0.1"),
+        ("cidr", "10.128.0.0/9"),
+        ("server-address", &format!("127.0.0.1:{port}")),
+        // Without renewed leases the nodes, and then their pods, turn NotReady after 40 s.
+        ("node-lease-duration-seconds", "40"),
+    ]);
+    args.extend(stages.map(|stage| format!("--config={}", stage.display())));
+    Component { name: "kwok", args, probe: Probe { port, path: "/readyz", scheme: Scheme::Http } }
+}
+
+/// `PodGroup`s and gang scheduling are off by default in this version.
+const FEATURE_GATES: &str = "GenericWorkload=true";
+
+fn serving(pki: &Pki, port: u16) -> Vec<String> {
+    flags([
+        ("bind-address", "127.0.0.1"),
+        ("secure-port", &port.to_string()),
+        ("tls-cert-file", &text(&pki.cert("serving"))),
+        ("tls-private-key-file", &text(&pki.key("serving"))),
+    ])
+}
+
+fn https(port: u16, path: &'static str) -> Probe {
+    Probe { port, path, scheme: Scheme::Https }
+}
+
+fn flags<const N: usize>(flags: [(&str, &str); N]) -> Vec<String> {
+    flags.iter().map(|(name, value)| format!("--{name}={value}")).collect()
+}
+
+fn text(path: &Path) -> String {
+    path.display().to_string()
+}

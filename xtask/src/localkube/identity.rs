@@ -1,0 +1,127 @@
+//! Who talks to the API server: each kind of client is a user with a token and a kubeconfig.
+
+use std::{
+    fmt::Write as _,
+    fs,
+    path::{Path, PathBuf},
+};
+
+use anyhow::{Context as _, Result};
+use serde_json::json;
+
+use super::ports::random_bytes;
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Identity {
+    /// The only one in system:masters, for localkube's own first steps and nothing else.
+    Bootstrap,
+    /// Whoever runs a test: may do everything, and yet is subject to priority and fairness.
+    Admin,
+    KubeControllerManager,
+    KubeScheduler,
+    Kwok,
+    /// Holdfast, with no more rights than it takes to install itself.
+    Holdfast,
+    /// A platform engineer who drains nodes.
+    Drainer,
+}
+
+impl Identity {
+    pub fn kubeconfig(self, dir: &Path) -> PathBuf {
+        let file = format!("{}.kubeconfig", self.name());
+        match self {
+            // Not beside the others, so that no test takes it by mistake.
+            Self::Bootstrap => dir.join("pki").join(file),
+            _ => dir.join("kubeconfigs").join(file),
+        }
+    }
+
+    fn name(self) -> &'static str {
+        match self {
+            Self::Bootstrap => "bootstrap",
+            Self::Admin => "admin",
+            Self::KubeControllerManager => "kube-controller-manager",
+            Self::KubeScheduler => "kube-scheduler",
+            Self::Kwok => "kwok",
+            Self::Holdfast => "holdfast",
+            Self::Drainer => "drainer",
+        }
+    }
+
+    fn user(self) -> &'static str {
+        match self {
+            Self::Bootstrap => "localkube:bootstrap",
+            Self::KubeControllerManager => "system:kube-controller-manager",
+            Self::KubeScheduler => "system:kube-scheduler",
+            other => other.name(),
+        }
+    }
+
+    fn group(self) -> Option<&'static str> {
+        match self {
+            Self::Bootstrap => Some("system:masters"),
+            Self::Admin => Some("localkube:admins"),
+            // For priority and fairness only: its requests are those of kubelets. (Rights of this
+            // group come from the node authorizer, which localkube does not use.)
+            Self::Kwok => Some("system:nodes"),
+            _ => None,
+        }
+    }
+}
+
+const ALL: [Identity; 7] = [
+    Identity::Bootstrap,
+    Identity::Admin,
+    Identity::KubeControllerManager,
+    Identity::KubeScheduler,
+    Identity::Kwok,
+    Identity::Holdfast,
+    Identity::Drainer,
+];
+
+/// Gives every identity a token and a kubeconfig.
+pub fn create(dir: &Path, server: &str, ca: &Path) -> Result<()> {
+    fs::create_dir_all(dir.join("kubeconfigs")).context("create the kubeconfigs directory")?;
+    let mut tokens = String::new();
+    for identity in ALL {
+        let token = random_token()?;
+        let (user, group) = (identity.user(), identity.group().unwrap_or_default());
+        writeln!(tokens, "{token},{user},{user},\"{group}\"")?;
+
+        let path = identity.kubeconfig(dir);
+        let content = kubeconfig(identity.name(), server, ca, &token);
+        fs::write(&path, content).with_context(|| format!("write {}", path.display()))?;
+    }
+    let path = token_file(dir);
+    fs::write(&path, tokens).with_context(|| format!("write {}", path.display()))
+}
+
+/// The file from which kube-apiserver knows the users.
+pub fn token_file(dir: &Path) -> PathBuf {
+    dir.join("pki/tokens.csv")
+}
+
+/// JSON, which is YAML too.
+fn kubeconfig(name: &str, server: &str, ca: &Path, token: &str) -> String {
+    let config = json!({
+        "apiVersion": "v1",
+        "kind": "Config",
+        "clusters": [{
+            "name": "localkube",
+            "cluster": { "server": server, "certificate-authority": ca },
+        }],
+        "users": [{ "name": name, "user": { "token": token } }],
+        "contexts": [{ "name": name, "context": { "cluster": "localkube", "user": name } }],
+        "current-context": name,
+    });
+    format!("{config:#}\n")
+}
+
+fn random_token() -> Result<String> {
+    let mut bytes = [0; 16];
+    random_bytes(&mut bytes)?;
+    Ok(bytes.iter().fold(String::new(), |mut token, byte| {
+        write!(token, "{byte:02x}").expect("writing to a string cannot fail");
+        token
+    }))
+}

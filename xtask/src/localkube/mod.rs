@@ -1,0 +1,115 @@
+//! `cargo xtask localkube`: a real Kubernetes control plane on the loopback interface, for tests.
+//!
+//! ```text
+//! build ──> programs (cache, by hash) ──┐
+//! pki ──> certificates ──┐              │
+//! identity ──> tokens ───┼─> component ─┴─> cluster ──> process (pids) ──> state.json
+//! ports ─────────────────┘                    └──> probe (readyz)
+//! ```
+//!
+//! Nodes and pods are played by kwok, which manages every node. This is all that a test has to
+//! create for a node that turns Ready, keeps its lease and runs pods:
+//!
+//! ```yaml
+//! apiVersion: v1
+//! kind: Node
+//! metadata:
+//!   name: node-1
+//!   labels: { kubernetes.io/hostname: node-1 }
+//! ```
+//!
+//! Its capacity is 1000 CPUs, 1 Ti of memory and a million pods, unless `status.capacity` and
+//! `status.allocatable` say otherwise. How a test keeps pods from being ready and the like is in
+//! `localkube/README.md`.
+
+mod build;
+mod cluster;
+mod component;
+mod identity;
+mod pki;
+mod ports;
+mod probe;
+mod process;
+mod progress;
+mod start;
+mod state;
+
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context as _, Result};
+use clap::Subcommand;
+use cluster::{Localkube, Started};
+use identity::Identity;
+
+#[derive(clap::Args)]
+pub struct Args {
+    #[command(subcommand)]
+    command: Command,
+}
+
+pub fn run(args: &Args) -> Result<()> {
+    match &args.command {
+        Command::Build => {
+            println!("{}", build::programs()?.display());
+            Ok(())
+        }
+        Command::Up(at) => up(&at.dir()?),
+        Command::Down(at) => Localkube::down(&at.dir()?),
+        Command::Env(at) => {
+            for (name, value) in Localkube::open(&at.dir()?)?.env()? {
+                println!("export {name}={}", shell_quote(&value));
+            }
+            Ok(())
+        }
+    }
+}
+
+#[derive(Subcommand)]
+enum Command {
+    /// Build the control plane's programs, if they are not in the cache (about 10 minutes on 2 cores)
+    Build,
+    /// Start a control plane, building it first if need be
+    Up(At),
+    /// Stop the control plane and remove its directory
+    Down(At),
+    /// Print shell lines to use it: eval "$(cargo xtask localkube env)"
+    Env(At),
+}
+
+#[derive(clap::Args)]
+struct At {
+    /// The control plane's directory; one of its own for each that runs [default: target/localkube]
+    #[arg(long, value_name = "DIR", env = "HOLDFAST_LOCALKUBE_DIR")]
+    dir: Option<PathBuf>,
+}
+
+impl At {
+    fn dir(&self) -> Result<PathBuf> {
+        let dir = match &self.dir {
+            Some(dir) => dir.clone(),
+            None => workspace().join("target/localkube"),
+        };
+        // The programs get this path and have working directories of their own.
+        std::path::absolute(&dir).with_context(|| format!("resolve {}", dir.display()))
+    }
+}
+
+fn up(dir: &Path) -> Result<()> {
+    let (localkube, started) = Localkube::up(dir)?;
+    if started == Started::Before {
+        eprintln!("localkube runs already in {}", dir.display());
+    }
+    let kubeconfig = localkube.kubeconfig(Identity::Admin);
+    println!("{}", kubeconfig.display());
+    println!("export KUBECONFIG={}", shell_quote(&kubeconfig.to_string_lossy()));
+    Ok(())
+}
+
+fn shell_quote(value: &str) -> String {
+    format!("'{}'", value.replace('\'', r"'\''"))
+}
+
+/// Chores are run from a checkout, the one that they were compiled in.
+fn workspace() -> &'static Path {
+    Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("xtask lies in the workspace")
+}

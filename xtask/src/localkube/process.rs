@@ -1,0 +1,154 @@
+//! Processes that outlive the command which started them, known by pid and start time.
+
+use std::os::unix::process::CommandExt as _;
+use std::{
+    fs::{self, File},
+    path::Path,
+    process::{Command, Stdio},
+    thread,
+    time::{Duration, Instant},
+};
+
+use anyhow::{Context as _, Result, bail};
+use rustix::process::{Pid, Signal, WaitOptions, kill_process, waitpid};
+use serde::{Deserialize, Serialize};
+
+/// A process on record. A pid alone would not do: after the process has ended, the kernel gives its
+/// pid to others, and those are not ours to stop.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Process {
+    pub name: String,
+    pid: i32,
+    /// When it was started, in clock ticks since the machine was.
+    started: u64,
+    /// Which start of the machine that was.
+    boot: String,
+}
+
+impl Process {
+    /// Starts `program` with its output in `log`, apart from the terminal's process group so that
+    /// Ctrl-C does not reach it.
+    pub fn spawn(
+        name: &str,
+        program: &Path,
+        args: &[String],
+        home: &Path,
+        log: &Path,
+    ) -> Result<Self> {
+        let output = File::create(log).with_context(|| format!("create {}", log.display()))?;
+        let child = Command::new(program)
+            .args(args)
+            // Neither the user's kubeconfig nor other files at home shall change what it does.
+            .env("HOME", home)
+            .env_remove("KUBECONFIG")
+            .current_dir(home)
+            .stdin(Stdio::null())
+            .stdout(output.try_clone()?)
+            .stderr(output)
+            .process_group(0)
+            .spawn()
+            .with_context(|| format!("start {}", program.display()))?;
+        let pid = i32::try_from(child.id()).context("a pid beyond the kernel's range")?;
+        let Some(started) = start_time(pid) else {
+            bail!("{name} ended at once; its output is in {}", log.display());
+        };
+        Ok(Self { name: name.to_owned(), pid, started, boot: boot_id()? })
+    }
+
+    pub fn is_alive(&self) -> bool {
+        start_time(self.pid) == Some(self.started) && boot_id().is_ok_and(|boot| boot == self.boot)
+    }
+
+    /// Asks the process to end, and kills it if it does not within `grace`.
+    pub fn stop(&self, grace: Duration) -> Result<()> {
+        const AFTER_KILL: Duration = Duration::from_secs(5);
+        for (signal, patience) in [(Signal::TERM, grace), (Signal::KILL, AFTER_KILL)] {
+            if !self.is_alive() {
+                break;
+            }
+            match kill_process(self.pid()?, signal) {
+                // It ended in between.
+                Ok(()) | Err(rustix::io::Errno::SRCH) => {}
+                Err(error) => {
+                    return Err(error)
+                        .with_context(|| format!("signal {} (pid {})", self.name, self.pid));
+                }
+            }
+            let deadline = Instant::now() + patience;
+            while self.is_alive() && Instant::now() < deadline {
+                thread::sleep(Duration::from_millis(20));
+            }
+        }
+        // Reaps it where it is a child of this very process, so that not even a zombie remains.
+        waitpid(Some(self.pid()?), WaitOptions::NOHANG).ok();
+        if self.is_alive() {
+            bail!("{} (pid {}) does not end, not even when killed", self.name, self.pid);
+        }
+        Ok(())
+    }
+
+    fn pid(&self) -> Result<Pid> {
+        Pid::from_raw(self.pid).with_context(|| format!("{} has no valid pid", self.name))
+    }
+}
+
+/// The start time of a process; `None` if there is none, or only a zombie.
+fn start_time(pid: i32) -> Option<u64> {
+    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+    // The second field is the program's name in parentheses, in which anything may occur.
+    let mut fields = stat.rsplit_once(')')?.1.split_whitespace();
+    let state = fields.next()?;
+    let start_time = fields.nth(18)?.parse().ok()?;
+    (!matches!(state, "Z" | "X")).then_some(start_time)
+}
+
+fn boot_id() -> Result<String> {
+    let path = "/proc/sys/kernel/random/boot_id";
+    let id = fs::read_to_string(path)
+        .with_context(|| format!("read {path}: localkube needs Linux to know its processes"))?;
+    Ok(id.trim().to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn this_process() -> Process {
+        let pid = i32::try_from(std::process::id()).unwrap();
+        let started = start_time(pid).unwrap();
+        Process { name: "test".to_owned(), pid, started, boot: boot_id().unwrap() }
+    }
+
+    #[test]
+    fn knows_a_living_process() {
+        assert!(this_process().is_alive());
+    }
+
+    #[test]
+    fn leaves_alone_a_process_that_got_the_pid_of_ours() {
+        let earlier = Process { started: this_process().started - 1, ..this_process() };
+        assert!(!earlier.is_alive());
+        earlier.stop(Duration::ZERO).unwrap();
+
+        let before_reboot = Process { boot: "another".to_owned(), ..this_process() };
+        assert!(!before_reboot.is_alive());
+        before_reboot.stop(Duration::ZERO).unwrap();
+    }
+
+    #[test]
+    fn stops_a_process_that_does_not_heed_the_request() {
+        let home = std::env::temp_dir();
+        let log = home.join(format!("localkube-stop-test-{}.log", std::process::id()));
+        let args = ["-c", "trap '' TERM; echo ready; while :; do sleep 0.1; done"];
+        let args = args.map(str::to_owned);
+        let process = Process::spawn("sh", Path::new("/bin/sh"), &args, &home, &log).unwrap();
+        while fs::read_to_string(&log).unwrap().is_empty() {
+            thread::sleep(Duration::from_millis(5));
+        }
+
+        process.stop(Duration::from_millis(100)).unwrap();
+
+        assert!(!process.is_alive());
+        fs::remove_file(log).unwrap();
+    }
+}

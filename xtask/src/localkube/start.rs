@@ -1,0 +1,146 @@
+//! The start of a control plane, one component after the other as they depend on each other.
+
+use std::{
+    fs,
+    path::{Path, PathBuf},
+    process::{Command, Stdio},
+    thread,
+    time::{Duration, Instant},
+};
+
+use anyhow::{Context as _, Result, anyhow, bail};
+
+use super::{
+    build,
+    component::{self, Component},
+    identity::{self, Identity},
+    pki::Pki,
+    ports::Reserved,
+    probe::{Probe, Prober},
+    process::Process,
+    state::State,
+    workspace,
+};
+
+/// Starts everything in `dir`. When this fails, what was started is in `state`.
+pub fn start(dir: &Path, state: &mut State) -> Result<()> {
+    // On record before there is anything else in the directory: see `State::load`.
+    state.save(dir)?;
+    for sub in ["logs", "home"] {
+        fs::create_dir_all(dir.join(sub)).with_context(|| format!("create {sub}"))?;
+    }
+    let ports: [Reserved; 6] = reserve()?;
+    let [etcd, etcd_peer, apiserver, controllers, scheduler, kwok] = ports;
+
+    let pki = Pki::create(dir)?;
+    let server = format!("https://127.0.0.1:{}", apiserver.port()?);
+    identity::create(dir, &server, &pki.cert("ca"))?;
+    let mut starter = Starter { dir, state, prober: Prober::new(&pki.cert("ca"))? };
+
+    let component = component::etcd(dir, etcd.port()?, etcd_peer.port()?);
+    let etcd_port = etcd.port()?;
+    let running = starter.spawn(&component, [etcd, etcd_peer])?;
+    starter.await_ready(&running)?;
+
+    let component = component::kube_apiserver(dir, &pki, apiserver.port()?, etcd_port);
+    let running = starter.spawn(&component, [apiserver])?;
+    starter.await_ready(&running)?;
+
+    let component = component::kube_controller_manager(dir, &pki, controllers.port()?);
+    let controllers = starter.spawn(&component, [controllers])?;
+    let component = component::kube_scheduler(dir, &pki, scheduler.port()?);
+    let scheduler = starter.spawn(&component, [scheduler])?;
+
+    starter.kubectl(&["apply", "--server-side", "-f", &rbac().display().to_string()])?;
+    let stages = build::stages(&starter.state.programs)?;
+    let component = component::kwok(dir, stages.iter().map(PathBuf::as_path), kwok.port()?);
+    let kwok = starter.spawn(&component, [kwok])?;
+    for running in [&controllers, &scheduler, &kwok] {
+        starter.await_ready(running)?;
+    }
+    // No pod can be created in a namespace before this exists, which the controllers see to.
+    starter.kubectl(&["wait", "--for=create", "serviceaccount/default", "--timeout=30s"])?;
+
+    starter.state.ready = true;
+    starter.state.save(dir)
+}
+
+struct Starter<'a> {
+    dir: &'a Path,
+    state: &'a mut State,
+    prober: Prober,
+}
+
+/// A process that may not be ready yet.
+struct Running {
+    process: Process,
+    probe: Probe,
+    log: PathBuf,
+}
+
+impl Starter<'_> {
+    fn spawn<const N: usize>(
+        &mut self,
+        component: &Component,
+        ports: [Reserved; N],
+    ) -> Result<Running> {
+        let program = self.state.programs.join(component.name);
+        let log = self.dir.join("logs").join(format!("{}.log", component.name));
+        let home = self.dir.join("home");
+        ports.into_iter().for_each(Reserved::release);
+        let process = Process::spawn(component.name, &program, &component.args, &home, &log)?;
+        self.state.processes.push(process.clone());
+        self.state.save(self.dir)?;
+        Ok(Running { process, probe: component.probe.clone(), log })
+    }
+
+    fn await_ready(&self, running: &Running) -> Result<()> {
+        const PATIENCE: Duration = Duration::from_mins(1);
+        let deadline = Instant::now() + PATIENCE;
+        loop {
+            let Err(reason) = self.prober.check(&running.probe) else { return Ok(()) };
+            let name = &running.process.name;
+            if !running.process.is_alive() {
+                return Err(with_log(&anyhow!("{name} ended while starting"), &running.log));
+            }
+            if Instant::now() > deadline {
+                let late =
+                    anyhow!("{name} is not ready after {} s: {reason:#}", PATIENCE.as_secs());
+                return Err(with_log(&late, &running.log));
+            }
+            thread::sleep(Duration::from_millis(50));
+        }
+    }
+
+    fn kubectl(&self, args: &[&str]) -> Result<()> {
+        let output = Command::new(self.state.programs.join("kubectl"))
+            .args(args)
+            .env("KUBECONFIG", Identity::Bootstrap.kubeconfig(self.dir))
+            .env("HOME", self.dir.join("home"))
+            .stdin(Stdio::null())
+            .output()
+            .context("run kubectl")?;
+        if !output.status.success() {
+            bail!("kubectl {} failed: {}", args.join(" "), String::from_utf8_lossy(&output.stderr));
+        }
+        Ok(())
+    }
+}
+
+fn reserve<const N: usize>() -> Result<[Reserved; N]> {
+    let ports = (0..N).map(|_| Reserved::any()).collect::<Result<Vec<_>>>()?;
+    ports.try_into().map_err(|_| anyhow!("reserved another number of ports than asked for"))
+}
+
+fn rbac() -> PathBuf {
+    workspace().join("localkube/rbac.yaml")
+}
+
+fn with_log(error: &anyhow::Error, log: &Path) -> anyhow::Error {
+    const LINES: usize = 20;
+    let content = fs::read(log).unwrap_or_default();
+    let content = String::from_utf8_lossy(&content);
+    let lines: Vec<_> = content.lines().collect();
+    let tail = lines[lines.len().saturating_sub(LINES)..].join("\n");
+    anyhow!("{error:#}\nthe end of {}:\n{tail}", log.display())
+}
