@@ -1,1 +1,46 @@
-//! holdfast-sim
+//! A small in-memory cluster around one engine.
+//!
+//! ```text
+//!   test, demo --- apply, edit, delete, evict ---> truth (what the API server stores)
+//!                                                    |  watch events       ^  reads, status writes
+//!                                                    v                     |
+//!                                                  Engine::handle ---> Engine::poll
+//! ```
+//!
+//! [`World`] is the API server and everything behind it: it stores the objects, gives out uids and
+//! resource versions, serves the watch, and executes the engine's commands on a virtual clock.
+//! Nothing here is random and nothing reads a real clock, so a run is a function of its calls.
+//!
+//! What the world says about health ([`World::healthy_replicas`]) is counted from its own objects
+//! and never asks the engine: it is there to check the engine.
+//!
+//! ```
+//! use holdfast_core::Config;
+//! use holdfast_sim::{World, budget, group, pod};
+//!
+//! let mut world = World::new(Config::default());
+//! world.apply_pod_group(group("g").gang(2));
+//! world.apply_pod(pod("g-a").group("g").node("n1").ready());
+//! world.apply_pod(pod("g-b").group("g").node("n1").ready());
+//! world.apply_budget(budget("b").per_replica().min_available(1));
+//! world.sync();
+//! assert_eq!(world.healthy_replicas().len(), 1);
+//! ```
+#![forbid(unsafe_code)]
+
+mod api_server;
+mod builders;
+mod client;
+mod health;
+mod name;
+mod nodes;
+mod objects;
+mod truth;
+mod world;
+
+pub use builders::{
+    BudgetBuilder, GroupBuilder, OwnerBuilder, PodBuilder, WorkloadBuilder, budget, group, owner,
+    pod, workload,
+};
+pub use name::{NAMESPACE, Name};
+pub use world::World;
