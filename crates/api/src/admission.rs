@@ -1,0 +1,270 @@
+//! The admission webhook's two messages: an eviction to decide, and the answer.
+
+use holdfast_core::io::Eviction;
+use holdfast_core::model::{ObjectKey, Timestamp};
+use holdfast_core::verdict::{Denial, Verdict};
+use serde::{Deserialize, Serialize};
+
+use crate::lenient::{non_empty, null_default};
+
+/// An eviction as `AdmissionReview` of `admission.k8s.io/v1` describes it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct EvictionReview {
+    /// Has to be echoed in the answer. The API server draws it afresh for every call.
+    pub uid: String,
+    pub pod: ObjectKey,
+    pub requester: String,
+    pub dry_run: bool,
+    /// `deleteOptions.preconditions.uid`.
+    pub precondition_uid: Option<String>,
+}
+
+impl EvictionReview {
+    pub fn parse(body: &[u8]) -> Result<Self, ReviewError> {
+        let mut parser = serde_json::Deserializer::from_slice(body);
+        let review: Review = serde_path_to_error::deserialize(&mut parser).map_err(|error| {
+            let field = error.path().to_string();
+            ReviewError { uid: uid_of(body), field, message: error.into_inner().to_string() }
+        })?;
+        let Some(request) = review.request else {
+            return Err(ReviewError::new(None, "request", "is missing"));
+        };
+        request.try_into()
+    }
+
+    pub fn into_eviction(self, deadline: Timestamp) -> Eviction {
+        Eviction {
+            id: self.uid,
+            pod: self.pod,
+            uid: self.precondition_uid,
+            requester: self.requester,
+            dry_run: self.dry_run,
+            deadline,
+        }
+    }
+}
+
+/// The body is not an eviction to decide. Answer with HTTP 400: the API server then applies the
+/// webhook's failure policy.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("cannot read AdmissionReview: {field}: {message}")]
+pub struct ReviewError {
+    /// `request.uid`, if it could be read.
+    pub uid: Option<String>,
+    /// The path of the field that is wrong, such as `request.namespace`.
+    pub field: String,
+    pub message: String,
+}
+
+impl ReviewError {
+    fn new(uid: Option<&str>, field: &str, message: impl Into<String>) -> Self {
+        Self { uid: uid.map(str::to_owned), field: field.to_owned(), message: message.into() }
+    }
+}
+
+impl TryFrom<Request> for EvictionReview {
+    type Error = ReviewError;
+
+    fn try_from(request: Request) -> Result<Self, ReviewError> {
+        let wrong = |field: &str, message: String| {
+            ReviewError::new(
+                Some(&request.uid).filter(|uid| !uid.is_empty()).map(|uid| &**uid),
+                field,
+                message,
+            )
+        };
+        if request.uid.is_empty() {
+            return Err(wrong("request.uid", "is missing".to_owned()));
+        }
+        // A webhook configuration that sends us anything else must be noticed, not answered.
+        if request.resource.resource != "pods" || request.sub_resource != "eviction" {
+            let found = format!("{}/{}", request.resource.resource, request.sub_resource);
+            return Err(wrong("request.subResource", format!("{found:?} is not pods/eviction")));
+        }
+        let Some(object) = &request.object else {
+            return Err(wrong("request.object", "is missing".to_owned()));
+        };
+        if !matches!(object.kind.as_str(), "" | "Eviction") {
+            return Err(wrong("request.object.kind", format!("{:?} is not Eviction", object.kind)));
+        }
+        let name = agree(&request.name, &object.metadata.name)
+            .map_err(|problem| wrong("request.object.metadata.name", problem))?;
+        let namespace = agree(&request.namespace, &object.metadata.namespace)
+            .map_err(|problem| wrong("request.object.metadata.namespace", problem))?;
+        if name.is_empty() {
+            return Err(wrong("request.name", "is missing".to_owned()));
+        }
+        if namespace.is_empty() {
+            return Err(wrong("request.namespace", "is missing".to_owned()));
+        }
+        let options = &object.delete_options;
+        Ok(Self {
+            pod: ObjectKey::new(namespace, name),
+            // kubectl asks for a dry run in the body, which the API server does not copy to the
+            // request; `?dryRun=All` arrives in the request.
+            dry_run: request.dry_run || options.dry_run.iter().any(|value| value == "All"),
+            precondition_uid: non_empty(options.preconditions.uid.clone()),
+            requester: request.user_info.username,
+            uid: request.uid,
+        })
+    }
+}
+
+/// Either may be empty, but two different ones name two different pods.
+fn agree<'a>(request: &'a str, body: &'a str) -> Result<&'a str, String> {
+    match (request, body) {
+        ("", other) | (other, "") => Ok(other),
+        (one, other) if one == other => Ok(one),
+        (one, other) => Err(format!("{other:?} does not match the request's {one:?}")),
+    }
+}
+
+fn uid_of(body: &[u8]) -> Option<String> {
+    let review: serde_json::Value = serde_json::from_slice(body).ok()?;
+    non_empty(Some(review.pointer("/request/uid")?.as_str()?.to_owned()))
+}
+
+#[derive(Deserialize)]
+struct Review {
+    request: Option<Request>,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Request {
+    #[serde(default, deserialize_with = "null_default")]
+    uid: String,
+    #[serde(default, deserialize_with = "null_default")]
+    resource: Resource,
+    #[serde(default, deserialize_with = "null_default")]
+    sub_resource: String,
+    #[serde(default, deserialize_with = "null_default")]
+    namespace: String,
+    #[serde(default, deserialize_with = "null_default")]
+    name: String,
+    #[serde(default, deserialize_with = "null_default")]
+    user_info: UserInfo,
+    #[serde(default, deserialize_with = "null_default")]
+    dry_run: bool,
+    object: Option<EvictionObject>,
+}
+
+#[derive(Default, Deserialize)]
+struct Resource {
+    #[serde(default)]
+    resource: String,
+}
+
+#[derive(Default, Deserialize)]
+struct UserInfo {
+    #[serde(default, deserialize_with = "null_default")]
+    username: String,
+}
+
+/// `policy/v1` or `policy/v1beta1` Eviction: the two have the same fields.
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct EvictionObject {
+    #[serde(default, deserialize_with = "null_default")]
+    kind: String,
+    #[serde(default, deserialize_with = "null_default")]
+    metadata: EvictionMeta,
+    #[serde(default, deserialize_with = "null_default")]
+    delete_options: DeleteOptions,
+}
+
+#[derive(Default, Deserialize)]
+struct EvictionMeta {
+    #[serde(default, deserialize_with = "null_default")]
+    name: String,
+    #[serde(default, deserialize_with = "null_default")]
+    namespace: String,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct DeleteOptions {
+    #[serde(default, deserialize_with = "null_default")]
+    dry_run: Vec<String>,
+    #[serde(default, deserialize_with = "null_default")]
+    preconditions: Preconditions,
+}
+
+#[derive(Default, Deserialize)]
+struct Preconditions {
+    uid: Option<String>,
+}
+
+/// The answer, as `AdmissionReview` of `admission.k8s.io/v1`.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct ReviewAnswer {
+    pub api_version: &'static str,
+    pub kind: &'static str,
+    pub response: Response,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Response {
+    pub uid: String,
+    pub allowed: bool,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub status: Option<Status>,
+}
+
+impl ReviewAnswer {
+    pub fn new(uid: impl Into<String>, verdict: &Verdict) -> Self {
+        let status = match verdict {
+            Verdict::Allow(_) => None,
+            Verdict::Deny(denial) => Some(denial.into()),
+        };
+        Self {
+            api_version: "admission.k8s.io/v1",
+            kind: "AdmissionReview",
+            response: Response { uid: uid.into(), allowed: verdict.is_allow(), status },
+        }
+    }
+}
+
+/// A denial as the client of the eviction sees it. There is no `retryAfterSeconds`: client-go
+/// would obey it in silence, up to ten times, and nobody would read why a drain stands still.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Status {
+    pub api_version: &'static str,
+    pub kind: &'static str,
+    pub status: &'static str,
+    pub code: u16,
+    pub reason: &'static str,
+    pub message: String,
+    pub details: StatusDetails,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct StatusDetails {
+    pub causes: Vec<StatusCause>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct StatusCause {
+    pub reason: &'static str,
+    pub message: String,
+}
+
+impl From<&Denial> for Status {
+    fn from(denial: &Denial) -> Self {
+        let cause =
+            |message: &String| StatusCause { reason: "DisruptionBudget", message: message.clone() };
+        Self {
+            api_version: "v1",
+            kind: "Status",
+            status: "Failure",
+            code: 429,
+            reason: "TooManyRequests",
+            message: denial.message.clone(),
+            details: StatusDetails {
+                causes: denial.causes.iter().map(|c| cause(&c.message)).collect(),
+            },
+        }
+    }
+}

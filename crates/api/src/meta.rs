@@ -1,0 +1,176 @@
+//! `metadata`: the part of it that the engine reads.
+
+use std::collections::BTreeMap;
+
+use holdfast_core::model::{ControllerRef, GroupKind, ObjectKey, ResourceVersion};
+use serde::de::{IgnoredAny, SeqAccess, Visitor};
+use serde::{Deserialize, Deserializer};
+
+use crate::lenient::null_default;
+
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Meta {
+    /// The only required field: without it the object cannot be told apart from others.
+    pub name: String,
+    #[serde(default, deserialize_with = "null_default")]
+    pub namespace: String,
+    #[serde(default, deserialize_with = "null_default")]
+    pub uid: String,
+    #[serde(default, deserialize_with = "null_default")]
+    pub resource_version: String,
+    #[serde(default, deserialize_with = "null_default")]
+    pub generation: i64,
+    #[serde(default, deserialize_with = "null_default")]
+    pub labels: BTreeMap<String, String>,
+    #[serde(default, deserialize_with = "null_default")]
+    pub annotations: Annotations,
+    #[serde(default, rename = "deletionTimestamp", deserialize_with = "is_set")]
+    pub terminating: bool,
+    #[serde(default, rename = "ownerReferences", deserialize_with = "controller")]
+    pub controller: Option<ControllerRef>,
+}
+
+impl Meta {
+    pub fn key(&self) -> ObjectKey {
+        ObjectKey::new(self.namespace.clone(), self.name.clone())
+    }
+
+    pub fn version(&self) -> ResourceVersion {
+        ResourceVersion(self.resource_version.clone())
+    }
+}
+
+/// The annotations that Holdfast reads, of all kinds. Others can be large (kubectl's last applied
+/// configuration, say) and are skipped by the parser.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
+pub struct Annotations {
+    /// On a pod: the `PodGroup` that it belongs to.
+    #[serde(rename = "holdfast.dev/pod-group")]
+    pub pod_group: Option<String>,
+    /// On a budget: the minCount of groups with a `basic` policy.
+    #[serde(rename = "holdfast.dev/basic-group-min-count")]
+    pub basic_group_min_count: Option<String>,
+    /// On a `StatefulSet`: how many pods make one replica.
+    #[serde(rename = "holdfast.dev/group-size")]
+    pub group_size: Option<String>,
+    /// On a pod of a `LeaderWorkerSet`: how many pods make one group.
+    #[serde(rename = "leaderworkerset.sigs.k8s.io/size")]
+    pub lws_size: Option<String>,
+}
+
+/// A whole number >= 1, which is all that a group size can be.
+pub(crate) fn positive(text: &str) -> Option<i64> {
+    text.parse().ok().filter(|n| *n >= 1)
+}
+
+fn is_set<'de, D: Deserializer<'de>>(deserializer: D) -> Result<bool, D::Error> {
+    Ok(Option::<IgnoredAny>::deserialize(deserializer)?.is_some())
+}
+
+/// Keeps the reference with `controller: true` and lets go of the others one by one.
+fn controller<'de, D>(deserializer: D) -> Result<Option<ControllerRef>, D::Error>
+where
+    D: Deserializer<'de>,
+{
+    struct Controller;
+
+    impl<'de> Visitor<'de> for Controller {
+        type Value = Option<ControllerRef>;
+
+        fn expecting(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+            f.write_str("a list of owner references")
+        }
+
+        fn visit_unit<E>(self) -> Result<Self::Value, E> {
+            Ok(None)
+        }
+
+        fn visit_seq<A: SeqAccess<'de>>(self, mut seq: A) -> Result<Self::Value, A::Error> {
+            let mut found = None;
+            while let Some(owner) = seq.next_element::<OwnerReference>()? {
+                if owner.controller == Some(true) && found.is_none() {
+                    found = Some(owner.into());
+                }
+            }
+            Ok(found)
+        }
+    }
+
+    deserializer.deserialize_any(Controller)
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct OwnerReference {
+    #[serde(default)]
+    api_version: String,
+    #[serde(default)]
+    kind: String,
+    #[serde(default)]
+    name: String,
+    #[serde(default)]
+    uid: String,
+    controller: Option<bool>,
+}
+
+impl From<OwnerReference> for ControllerRef {
+    fn from(owner: OwnerReference) -> Self {
+        // The core group has no name: its apiVersion is `v1` and not `/v1`.
+        let (group, version) =
+            owner.api_version.split_once('/').unwrap_or(("", &owner.api_version));
+        Self {
+            group_kind: GroupKind::new(group, owner.kind),
+            version: version.to_owned(),
+            name: owner.name,
+            uid: owner.uid,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Meta;
+
+    fn meta(json: &str) -> Meta {
+        serde_json::from_str(json).expect(json)
+    }
+
+    #[test]
+    fn the_controller_is_the_owner_that_controls() {
+        let cases = [
+            (r#"{"name":"a"}"#, None),
+            (r#"{"name":"a","ownerReferences":null}"#, None),
+            (r#"{"name":"a","ownerReferences":[{"kind":"Workload","name":"w","uid":"1"}]}"#, None),
+            (
+                r#"{"name":"a","ownerReferences":[
+                    {"apiVersion":"scheduling.k8s.io/v1beta1","kind":"Workload","name":"w","uid":"1"},
+                    {"apiVersion":"apps/v1","kind":"ReplicaSet","name":"r","uid":"2","controller":true,"blockOwnerDeletion":true}]}"#,
+                Some(("ReplicaSet.apps", "v1", "r", "2")),
+            ),
+            (
+                r#"{"name":"a","ownerReferences":[{"apiVersion":"v1","kind":"ReplicationController","name":"r","uid":"2","controller":true}]}"#,
+                Some(("ReplicationController", "v1", "r", "2")),
+            ),
+        ];
+        for (json, expected) in cases {
+            let found = meta(json).controller;
+            let found = found.as_ref().map(|c| {
+                (c.group_kind.to_string(), c.version.as_str(), c.name.as_str(), c.uid.as_str())
+            });
+            let expected = expected.map(|(gk, v, n, u)| (gk.to_owned(), v, n, u));
+            assert_eq!(found, expected, "{json}");
+        }
+    }
+
+    #[test]
+    fn null_is_absent() {
+        let meta = meta(
+            r#"{"name":"a","namespace":null,"uid":null,"labels":null,"annotations":null,
+                "generation":null,"deletionTimestamp":null,"creationTimestamp":null}"#,
+        );
+        assert!(!meta.terminating);
+        assert!(meta.labels.is_empty());
+        assert_eq!(meta.key().to_string(), "/a");
+    }
+}

@@ -1,0 +1,192 @@
+//! Pods: thousands of them, so what the engine does not read is dropped by the parser.
+
+use std::collections::BTreeMap;
+
+use holdfast_core::model::{self, DisruptionTarget, GroupReference, LwsMember, Phase};
+use serde::de::{SeqAccess, Visitor};
+use serde::{Deserialize, Deserializer};
+
+use crate::lenient::{non_empty, null_default};
+use crate::meta::{Annotations, Meta, positive};
+use crate::time::Time;
+
+#[derive(Clone, Debug, Deserialize)]
+pub struct Pod {
+    pub metadata: Meta,
+    #[serde(default, deserialize_with = "null_default")]
+    pub spec: PodSpec,
+    #[serde(default, deserialize_with = "null_default")]
+    pub status: PodStatus,
+}
+
+impl From<Pod> for model::Pod {
+    fn from(pod: Pod) -> Self {
+        let meta = pod.metadata;
+        Self {
+            key: meta.key(),
+            version: meta.version(),
+            lws: lws_member(&meta.labels, &meta.annotations),
+            reference: pod.spec.reference().or_else(|| {
+                let name = non_empty(meta.annotations.pod_group)?;
+                Some(GroupReference::Annotation { name })
+            }),
+            uid: meta.uid,
+            labels: meta.labels,
+            controller: meta.controller,
+            phase: phase(&pod.status.phase),
+            ready: pod.status.conditions.ready,
+            terminating: meta.terminating,
+            disruption_target: pod.status.conditions.disruption_target,
+        }
+    }
+}
+
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct PodSpec {
+    /// 1.36 and later.
+    pub scheduling_group: Option<SchedulingGroup>,
+    /// 1.35, and the KEP-5832 draft.
+    pub workload_ref: Option<WorkloadRef>,
+    /// KEP-5682 draft.
+    pub workload: Option<WorkloadRef>,
+}
+
+impl PodSpec {
+    fn reference(self) -> Option<GroupReference> {
+        let group = |name| GroupReference::PodGroup { name };
+        self.scheduling_group
+            .and_then(|group| non_empty(group.pod_group_name))
+            .map(group)
+            .or_else(|| self.workload_ref?.reference())
+            .or_else(|| self.workload?.reference())
+    }
+}
+
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct SchedulingGroup {
+    pub pod_group_name: Option<String>,
+}
+
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct WorkloadRef {
+    pub name: Option<String>,
+    /// An entry of the Workload (1.35, KEP-5682 draft).
+    pub pod_group: Option<String>,
+    pub pod_group_replica_key: Option<String>,
+    /// A `PodGroup` object (KEP-5832 draft).
+    pub pod_group_name: Option<String>,
+}
+
+impl WorkloadRef {
+    /// A reference that names a Workload but no entry of it stays one, with an empty entry: it is
+    /// unresolved, which is not the same as absent.
+    fn reference(self) -> Option<GroupReference> {
+        if let Some(name) = non_empty(self.pod_group_name) {
+            return Some(GroupReference::PodGroup { name });
+        }
+        let (workload, entry) = (non_empty(self.name), non_empty(self.pod_group));
+        if workload.is_none() && entry.is_none() {
+            return None;
+        }
+        Some(GroupReference::WorkloadEntry {
+            workload: workload.unwrap_or_default(),
+            entry: entry.unwrap_or_default(),
+            replica_key: non_empty(self.pod_group_replica_key),
+        })
+    }
+}
+
+#[derive(Clone, Debug, Default, Deserialize)]
+pub struct PodStatus {
+    #[serde(default, deserialize_with = "null_default")]
+    pub phase: String,
+    #[serde(default)]
+    pub conditions: PodConditions,
+}
+
+/// What the two conditions that matter say; the others are let go one by one.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct PodConditions {
+    pub ready: bool,
+    pub disruption_target: Option<DisruptionTarget>,
+}
+
+impl<'de> Deserialize<'de> for PodConditions {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        deserializer.deserialize_any(ConditionsVisitor)
+    }
+}
+
+struct ConditionsVisitor;
+
+impl<'de> Visitor<'de> for ConditionsVisitor {
+    type Value = PodConditions;
+
+    fn expecting(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("a list of conditions")
+    }
+
+    fn visit_unit<E>(self) -> Result<Self::Value, E> {
+        Ok(PodConditions::default())
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut seq: A) -> Result<Self::Value, A::Error> {
+        let mut kept = PodConditions::default();
+        while let Some(condition) = seq.next_element::<PodCondition>()? {
+            if condition.status != "True" {
+                continue;
+            }
+            match condition.kind.as_str() {
+                "Ready" => kept.ready = true,
+                "DisruptionTarget" => {
+                    kept.disruption_target = Some(DisruptionTarget {
+                        reason: condition.reason,
+                        since: condition.last_transition_time.into(),
+                    });
+                }
+                _ => {}
+            }
+        }
+        Ok(kept)
+    }
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct PodCondition {
+    #[serde(rename = "type", default)]
+    kind: String,
+    #[serde(default)]
+    status: String,
+    #[serde(default, deserialize_with = "null_default")]
+    reason: String,
+    #[serde(default)]
+    last_transition_time: Time,
+}
+
+/// No phase is not Pending: Pending pods may go unasked, so it has to be said.
+fn phase(text: &str) -> Phase {
+    match text {
+        "Pending" => Phase::Pending,
+        "Running" => Phase::Running,
+        "Succeeded" => Phase::Succeeded,
+        "Failed" => Phase::Failed,
+        _ => Phase::Unknown,
+    }
+}
+
+const LWS_NAME: &str = "leaderworkerset.sigs.k8s.io/name";
+const LWS_GROUP_KEY: &str = "leaderworkerset.sigs.k8s.io/group-key";
+const LWS_GROUP_INDEX: &str = "leaderworkerset.sigs.k8s.io/group-index";
+
+fn lws_member(labels: &BTreeMap<String, String>, annotations: &Annotations) -> Option<LwsMember> {
+    Some(LwsMember {
+        group_key: labels.get(LWS_GROUP_KEY)?.clone(),
+        lws: labels.get(LWS_NAME).cloned().unwrap_or_default(),
+        group_index: labels.get(LWS_GROUP_INDEX).and_then(|text| text.parse().ok()),
+        size: annotations.lws_size.as_deref().and_then(positive),
+    })
+}
