@@ -2,11 +2,20 @@
 
 mod localkube;
 
+use std::process::ExitCode;
+
 use clap::{Parser, Subcommand};
 
-fn main() -> anyhow::Result<()> {
-    match Xtask::parse().chore {
+fn main() -> ExitCode {
+    let result = match Xtask::parse().chore {
         Chore::Localkube(args) => localkube::run(&args),
+    };
+    match result {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("error: {error:#}");
+            ExitCode::from(2)
+        }
     }
 }
 

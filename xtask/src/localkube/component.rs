@@ -45,7 +45,7 @@ pub fn kube_apiserver(dir: &Path, pki: &Pki, port: u16, etcd_port: u16) -> Compo
         ("client-ca-file", &text(&pki.cert("ca"))),
         ("authorization-mode", "RBAC"),
         ("service-account-issuer", "https://kubernetes.default.svc"),
-        ("service-account-key-file", &text(&pki.key("service-account"))),
+        ("service-account-key-file", &text(&pki.service_account_public_key())),
         ("service-account-signing-key-file", &text(&pki.key("service-account"))),
         // For aggregated API servers.
         ("requestheader-client-ca-file", &text(&pki.cert("front-proxy-ca"))),

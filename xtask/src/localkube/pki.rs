@@ -41,7 +41,9 @@ impl Pki {
         front_proxy.extended_key_usages = vec![ExtendedKeyUsagePurpose::ClientAuth];
         pki.signed(FRONT_PROXY_CLIENT, front_proxy, &front_proxy_ca)?;
 
-        pki.write("service-account.key", &KeyPair::generate()?.serialize_pem())?;
+        let service_account = KeyPair::generate()?;
+        pki.write("service-account.key", &service_account.serialize_pem())?;
+        pki.write("service-account.pub", &service_account.public_key_pem())?;
         Ok(pki)
     }
 
@@ -51,6 +53,10 @@ impl Pki {
 
     pub fn key(&self, name: &str) -> PathBuf {
         self.0.join(format!("{name}.key"))
+    }
+
+    pub fn service_account_public_key(&self) -> PathBuf {
+        self.0.join("service-account.pub")
     }
 
     fn authority(&self, name: &str) -> Result<Issuer<'static, KeyPair>> {

@@ -49,14 +49,14 @@ impl Process {
             .spawn()
             .with_context(|| format!("start {}", program.display()))?;
         let pid = i32::try_from(child.id()).context("a pid beyond the kernel's range")?;
-        let Some(started) = start_time(pid) else {
-            bail!("{name} ended at once; its output is in {}", log.display());
-        };
+        // It is there even when the process has ended already, since nobody has waited for it.
+        let started = stat(pid).with_context(|| format!("look up {name} (pid {pid})"))?.started;
         Ok(Self { name: name.to_owned(), pid, started, boot: boot_id()? })
     }
 
     pub fn is_alive(&self) -> bool {
-        start_time(self.pid) == Some(self.started) && boot_id().is_ok_and(|boot| boot == self.boot)
+        stat(self.pid).is_some_and(|stat| !stat.is_dead && stat.started == self.started)
+            && boot_id().is_ok_and(|boot| boot == self.boot)
     }
 
     /// Asks the process to end, and kills it if it does not within `grace`.
@@ -92,14 +92,19 @@ impl Process {
     }
 }
 
-/// The start time of a process; `None` if there is none, or only a zombie.
-fn start_time(pid: i32) -> Option<u64> {
+struct Stat {
+    /// A zombie: it ended, and its parent has not yet asked how.
+    is_dead: bool,
+    started: u64,
+}
+
+/// What the kernel knows of a process, if there is one.
+fn stat(pid: i32) -> Option<Stat> {
     let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
     // The second field is the program's name in parentheses, in which anything may occur.
     let mut fields = stat.rsplit_once(')')?.1.split_whitespace();
-    let state = fields.next()?;
-    let start_time = fields.nth(18)?.parse().ok()?;
-    (!matches!(state, "Z" | "X")).then_some(start_time)
+    let is_dead = matches!(fields.next()?, "Z" | "X");
+    Some(Stat { is_dead, started: fields.nth(18)?.parse().ok()? })
 }
 
 fn boot_id() -> Result<String> {
@@ -115,7 +120,7 @@ mod tests {
 
     fn this_process() -> Process {
         let pid = i32::try_from(std::process::id()).unwrap();
-        let started = start_time(pid).unwrap();
+        let started = stat(pid).unwrap().started;
         Process { name: "test".to_owned(), pid, started, boot: boot_id().unwrap() }
     }
 
