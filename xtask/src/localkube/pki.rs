@@ -16,12 +16,8 @@ use rcgen::{
 pub struct Pki(PathBuf);
 
 impl Pki {
-    pub fn at(dir: &Path) -> Self {
-        Self(dir.join("pki"))
-    }
-
     pub fn create(dir: &Path) -> Result<Self> {
-        let pki = Self::at(dir);
+        let pki = Self(dir.join("pki"));
         fs::create_dir_all(&pki.0).with_context(|| format!("create {}", pki.0.display()))?;
 
         let ca = pki.authority("ca")?;

@@ -1,8 +1,8 @@
 //! Processes that outlive the command which started them, known by pid and start time.
 
-use std::os::unix::process::CommandExt as _;
 use std::{
     fs::{self, File},
+    os::unix::process::CommandExt as _,
     path::Path,
     process::{Command, Stdio},
     thread,
