@@ -57,8 +57,8 @@ pub struct ReviewError {
 }
 
 impl ReviewError {
-    fn new(uid: Option<&str>, field: &str, message: impl Into<String>) -> Self {
-        Self { uid: uid.map(str::to_owned), field: field.to_owned(), message: message.into() }
+    fn new(uid: Option<String>, field: &str, message: impl Into<String>) -> Self {
+        Self { uid, field: field.to_owned(), message: message.into() }
     }
 }
 
@@ -66,13 +66,8 @@ impl TryFrom<Request> for EvictionReview {
     type Error = ReviewError;
 
     fn try_from(request: Request) -> Result<Self, ReviewError> {
-        let wrong = |field: &str, message: String| {
-            ReviewError::new(
-                Some(&request.uid).filter(|uid| !uid.is_empty()).map(|uid| &**uid),
-                field,
-                message,
-            )
-        };
+        let uid = non_empty(Some(request.uid.clone()));
+        let wrong = |field: &str, message: String| ReviewError::new(uid.clone(), field, message);
         if request.uid.is_empty() {
             return Err(wrong("request.uid", "is missing".to_owned()));
         }
@@ -254,7 +249,12 @@ pub struct StatusCause {
 impl From<&Denial> for Status {
     fn from(denial: &Denial) -> Self {
         let cause =
-            |message: &String| StatusCause { reason: "DisruptionBudget", message: message.clone() };
+            |message: &str| StatusCause { reason: "DisruptionBudget", message: message.to_owned() };
+        let mut causes: Vec<_> = denial.causes.iter().map(|c| cause(&c.message)).collect();
+        if causes.is_empty() {
+            // Clients tell a budget's denial from other 429s by this cause.
+            causes.push(cause(&denial.message));
+        }
         Self {
             api_version: "v1",
             kind: "Status",
@@ -262,9 +262,7 @@ impl From<&Denial> for Status {
             code: 429,
             reason: "TooManyRequests",
             message: denial.message.clone(),
-            details: StatusDetails {
-                causes: denial.causes.iter().map(|c| cause(&c.message)).collect(),
-            },
+            details: StatusDetails { causes },
         }
     }
 }

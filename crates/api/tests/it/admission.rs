@@ -1,0 +1,178 @@
+use holdfast_api::admission::{EvictionReview, ReviewAnswer};
+use holdfast_core::model::{BudgetKey, Timestamp};
+use holdfast_core::verdict::{AllowReason, Allowed, Cause, Denial, DenyReason, Verdict};
+use serde_json::{Value, json};
+
+/// What an API server sends for `kubectl drain`.
+fn review() -> Value {
+    json!({
+        "kind": "AdmissionReview",
+        "apiVersion": "admission.k8s.io/v1",
+        "request": {
+            "uid": "r1",
+            "kind": {"group": "policy", "version": "v1", "kind": "Eviction"},
+            "resource": {"group": "", "version": "v1", "resource": "pods"},
+            "subResource": "eviction",
+            "requestKind": {"group": "policy", "version": "v1", "kind": "Eviction"},
+            "name": "web-0",
+            "namespace": "shop",
+            "operation": "CREATE",
+            "userInfo": {"username": "drainer", "groups": ["system:authenticated"]},
+            "object": {
+                "kind": "Eviction",
+                "apiVersion": "policy/v1",
+                "metadata": {"name": "web-0", "namespace": "shop", "creationTimestamp": null},
+                "deleteOptions": {"gracePeriodSeconds": 30},
+            },
+            "oldObject": null,
+            "dryRun": false,
+            "options": {"kind": "CreateOptions", "apiVersion": "meta.k8s.io/v1"},
+        },
+    })
+}
+
+fn with(pointer: &str, value: Value) -> Value {
+    let mut review = review();
+    let (parent, key) = pointer.rsplit_once('/').expect("a pointer has a slash");
+    review.pointer_mut(parent).expect(pointer)[key] = value;
+    review
+}
+
+fn parse(review: &Value) -> EvictionReview {
+    EvictionReview::parse(review.to_string().as_bytes()).unwrap_or_else(|e| panic!("{e}\n{review}"))
+}
+
+#[test]
+fn an_eviction_is_read() {
+    let eviction = parse(&review()).into_eviction(Timestamp(7));
+    assert_eq!(eviction.id, "r1");
+    assert_eq!(eviction.pod.to_string(), "shop/web-0");
+    assert_eq!(eviction.requester, "drainer");
+    assert_eq!((eviction.uid, eviction.dry_run), (None, false));
+    assert_eq!(eviction.deadline, Timestamp(7));
+}
+
+#[test]
+fn old_and_bare_bodies_are_read_too() {
+    for body in [
+        with("/request/object/apiVersion", json!("policy/v1beta1")),
+        with("/request/object/kind", Value::Null),
+        with("/request/object/metadata", Value::Null),
+        with("/request/object/metadata/name", json!("")),
+        with("/request/object/deleteOptions", Value::Null),
+        with("/request/name", Value::Null),
+        with("/request/namespace", json!("")),
+        with("/request/userInfo/extra", json!({"a": ["b"]})),
+    ] {
+        assert_eq!(parse(&body).pod.to_string(), "shop/web-0", "{body}");
+    }
+}
+
+#[test]
+fn a_dry_run_is_asked_for_in_either_place() {
+    for (body, expected) in [
+        (with("/request/dryRun", json!(true)), true),
+        (with("/request/object/deleteOptions", json!({"dryRun": ["All"]})), true),
+        (with("/request/object/deleteOptions", json!({"dryRun": []})), false),
+        (with("/request/object/deleteOptions", json!({"dryRun": null})), false),
+        (with("/request/dryRun", Value::Null), false),
+    ] {
+        assert_eq!(parse(&body).dry_run, expected, "{body}");
+    }
+}
+
+#[test]
+fn the_uid_precondition_is_read() {
+    for (preconditions, expected) in [
+        (json!({"uid": "u"}), Some("u")),
+        (json!({"uid": ""}), None),
+        (json!({"resourceVersion": "9"}), None),
+        (Value::Null, None),
+    ] {
+        let options = json!({"preconditions": preconditions});
+        let body = with("/request/object/deleteOptions", options);
+        assert_eq!(parse(&body).precondition_uid.as_deref(), expected, "{body}");
+    }
+}
+
+#[test]
+fn an_error_names_the_field() {
+    let mut nameless = with("/request/name", json!(""));
+    nameless["request"]["object"]["metadata"]["name"] = json!("");
+    let mut homeless = with("/request/namespace", json!(""));
+    homeless["request"]["object"]["metadata"]["namespace"] = json!("");
+    let cases = [
+        (json!({}), "request", None),
+        (json!({"request": null}), "request", None),
+        (with("/request/uid", json!("")), "request.uid", None),
+        (with("/request/subResource", json!("")), "request.subResource", Some("r1")),
+        (with("/request/resource/resource", json!("nodes")), "request.subResource", Some("r1")),
+        (with("/request/object", Value::Null), "request.object", Some("r1")),
+        (with("/request/object/kind", json!("Pod")), "request.object.kind", Some("r1")),
+        (
+            with("/request/object/metadata/name", json!("web-1")),
+            "request.object.metadata.name",
+            Some("r1"),
+        ),
+        (nameless, "request.name", Some("r1")),
+        (homeless, "request.namespace", Some("r1")),
+        (with("/request/dryRun", json!("yes")), "request.dryRun", Some("r1")),
+        (
+            with("/request/object/deleteOptions", json!({"dryRun": "All"})),
+            "request.object.deleteOptions.dryRun",
+            Some("r1"),
+        ),
+    ];
+    for (body, field, uid) in cases {
+        let error = EvictionReview::parse(body.to_string().as_bytes()).expect_err(field);
+        assert_eq!((error.field.as_str(), error.uid.as_deref()), (field, uid), "{error}");
+    }
+    for body in ["", "[]", "null", "{\"request\":"] {
+        EvictionReview::parse(body.as_bytes()).expect_err(body);
+    }
+}
+
+#[test]
+fn allowed() {
+    let verdict = Verdict::Allow(Allowed { reason: AllowReason::NotCovered, grants: vec![] });
+    let expected = json!({
+        "apiVersion": "admission.k8s.io/v1",
+        "kind": "AdmissionReview",
+        "response": {"uid": "r1", "allowed": true},
+    });
+    assert_eq!(answer(&verdict), expected);
+}
+
+#[test]
+fn denied() {
+    let causes =
+        vec![Cause { budget: Some(BudgetKey::pdb("shop", "b")), message: "b is full".into() }];
+    let expected = json!({
+        "apiVersion": "admission.k8s.io/v1",
+        "kind": "AdmissionReview",
+        "response": {"uid": "r1", "allowed": false, "status": {
+            "apiVersion": "v1",
+            "kind": "Status",
+            "status": "Failure",
+            "code": 429,
+            "reason": "TooManyRequests",
+            "message": "No.",
+            "details": {"causes": [{"reason": "DisruptionBudget", "message": "b is full"}]},
+        }},
+    });
+    assert_eq!(answer(&denial(causes)), expected);
+}
+
+#[test]
+fn a_denial_without_causes_still_has_one() {
+    let causes = &answer(&denial(vec![]))["response"]["status"]["details"]["causes"];
+    assert_eq!(*causes, json!([{"reason": "DisruptionBudget", "message": "No."}]));
+}
+
+fn denial(causes: Vec<Cause>) -> Verdict {
+    Verdict::Deny(Denial { reason: DenyReason::BudgetExhausted, message: "No.".into(), causes })
+}
+
+fn answer(verdict: &Verdict) -> Value {
+    serde_json::to_value(ReviewAnswer::new("r1", verdict)).expect("it is JSON")
+}

@@ -1,0 +1,9 @@
+//! What comes over the wire, shape by shape, and what the engine gets to see of it.
+
+mod admission;
+mod budget;
+mod crd;
+mod errors;
+mod groups;
+mod owners;
+mod pods;
