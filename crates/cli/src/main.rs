@@ -1,1 +1,37 @@
-fn main() {}
+//! `holdfast`: one module per subcommand, and here only what they share.
+
+mod exit;
+mod logging;
+mod serve;
+mod uninstall;
+
+use clap::{Parser, Subcommand};
+use exit::Exit;
+
+#[derive(Debug, Parser)]
+#[command(
+    name = "holdfast",
+    version,
+    about = "Disruption budgets that count replicas, not pods",
+    after_help = "Exit codes: 0 fine, 1 blocked or findings, 2 error"
+)]
+struct Cli {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    /// Decide the evictions of a cluster
+    Serve(serve::Args),
+    /// Remove from a cluster what `serve --install` put there
+    Uninstall(uninstall::Args),
+}
+
+fn main() -> Exit {
+    let result = match Cli::parse().command {
+        Command::Serve(args) => serve::run(&args),
+        Command::Uninstall(args) => uninstall::run(&args),
+    };
+    Exit::from(result)
+}

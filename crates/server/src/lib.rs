@@ -1,1 +1,34 @@
-//! holdfast-server
+//! The engine on a real API server.
+//!
+//! ```text
+//!   API server ==list, watch==> watch ----inputs----+
+//!                                                   v
+//!   API server --AdmissionReview--> webhook ---> runtime (owns the Engine) --commands--> effect ==> API server
+//!                     ^                             |                                      |
+//!                     +---------- verdict ----------+<------------- outcomes --------------+
+//! ```
+//!
+//! Only `runtime` touches the engine, from one task. Everything that waits for the network runs
+//! beside it, so a verdict never queues behind a slow request. [`serve()`] puts the parts together,
+//! `install` makes the cluster ready for them, and [`uninstall()`] takes that back.
+#![forbid(unsafe_code)]
+
+mod api_client;
+mod clock;
+mod connect;
+mod discovery;
+mod effect;
+mod error;
+mod health;
+mod install;
+mod listen;
+mod metrics;
+mod runtime;
+mod serve;
+mod watch;
+mod webhook;
+
+pub use connect::ClusterOptions;
+pub use error::Error;
+pub use install::uninstall::{Removal, UninstallOptions, uninstall};
+pub use serve::{Addresses, ServeOptions, serve};

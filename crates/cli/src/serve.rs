@@ -1,0 +1,201 @@
+//! `holdfast serve`.
+
+use std::net::SocketAddr;
+use std::path::PathBuf;
+
+use clap::ValueEnum;
+use holdfast_server::{Addresses, ClusterOptions, ServeOptions};
+use tokio::signal::unix::{SignalKind, signal};
+use tokio::sync::watch;
+
+use crate::logging;
+
+#[derive(Debug, clap::Args)]
+#[command(
+    long_about = "Decide the evictions of a cluster\n\n\
+        Watches pods, budgets and what they refer to, answers the API server's admission \
+        requests for pods/eviction, and records every grant in the budget's status before \
+        answering. When ready, prints one line of JSON with its addresses to stdout.\n\n\
+        SIGTERM or SIGINT: answers what is in flight, finishes its writes, exits 0. A second \
+        one exits at once.",
+    after_help = "Examples:\n  \
+        holdfast serve --kubeconfig holdfast.kubeconfig --install\n  \
+        holdfast serve --kubeconfig holdfast.kubeconfig --listen 127.0.0.1:0 --ready-file ready.json\n  \
+        holdfast serve --kubeconfig holdfast.kubeconfig --feature-gates MultiPodPDBs=false"
+)]
+pub struct Args {
+    /// Kubeconfig of Holdfast's own identity [default: ~/.kube/config, else the service account]
+    #[arg(long, env = "KUBECONFIG", value_name = "FILE")]
+    kubeconfig: Option<PathBuf>,
+    /// Context of the kubeconfig [default: its current one]
+    #[arg(long, value_name = "NAME")]
+    context: Option<String>,
+    /// How to stand in front of the Eviction API
+    #[arg(long, value_enum, default_value_t = Mode::Webhook, env = "HOLDFAST_MODE")]
+    mode: Mode,
+    /// First install what is missing: CustomResourceDefinition, ClusterRole and binding, FlowSchema
+    /// and PriorityLevelConfiguration, and when ready the webhook
+    #[arg(long, env = "HOLDFAST_INSTALL")]
+    install: bool,
+    /// Address of the webhook, over TLS; port 0 takes a free one
+    #[arg(long, default_value = "127.0.0.1:9443", env = "HOLDFAST_LISTEN", value_name = "IP:PORT")]
+    listen: SocketAddr,
+    /// Address of /healthz, /readyz and /metrics, over plain HTTP; port 0 takes a free one
+    #[arg(
+        long,
+        default_value = "127.0.0.1:9444",
+        env = "HOLDFAST_METRICS_LISTEN",
+        value_name = "IP:PORT"
+    )]
+    metrics_listen: SocketAddr,
+    /// Write the addresses to this file when ready, as one line of JSON; removed at the end
+    #[arg(long, env = "HOLDFAST_READY_FILE", value_name = "FILE")]
+    ready_file: Option<PathBuf>,
+    /// Treat the groups of a LeaderWorkerSet as replicas by their labels
+    #[arg(
+        long,
+        value_enum,
+        default_value_t = Switch::On,
+        env = "HOLDFAST_LWS_GROUPS",
+        value_name = "on|off"
+    )]
+    lws_groups: Switch,
+    /// Feature gates as NAME=true|false, separated by commas. MultiPodPDBs (default true): budgets
+    /// with scope Workload count replicas; off, they count pods and say so in a condition
+    #[arg(
+        long,
+        value_delimiter = ',',
+        env = "HOLDFAST_FEATURE_GATES",
+        value_name = "NAME=BOOL",
+        value_parser = parse_gate
+    )]
+    feature_gates: Vec<Gate>,
+    /// Set conditions DisruptionTarget to False on pods that were not deleted within two minutes.
+    /// Only where kube-controller-manager's disruption-controller, which does the same, is off
+    #[arg(long, env = "HOLDFAST_CLEAR_STALE_DISRUPTION_TARGETS")]
+    clear_stale_disruption_targets: bool,
+    #[command(flatten)]
+    logging: logging::Args,
+}
+
+#[derive(Clone, Copy, Debug, ValueEnum)]
+enum Mode {
+    /// An admission webhook on pods/eviction
+    Webhook,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum Switch {
+    On,
+    Off,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Gate {
+    MultiPodPdbs(bool),
+}
+
+pub fn run(args: &Args) -> anyhow::Result<()> {
+    args.logging.start();
+    let options = options(args);
+    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
+    let result = runtime.block_on(async {
+        let stop = stop_on_signals()?;
+        holdfast_server::serve(options, stop, announce).await.map_err(anyhow::Error::from)
+    });
+    // Watches and the like hold nothing that needs an end of its own.
+    runtime.shutdown_background();
+    result
+}
+
+fn options(args: &Args) -> ServeOptions {
+    let Mode::Webhook = args.mode;
+    let multi_pod_pdbs =
+        args.feature_gates.iter().map(|Gate::MultiPodPdbs(on)| *on).next_back().unwrap_or(true);
+    ServeOptions {
+        cluster: ClusterOptions {
+            kubeconfig: args.kubeconfig.clone(),
+            context: args.context.clone(),
+        },
+        install: args.install,
+        listen: args.listen,
+        metrics_listen: args.metrics_listen,
+        ready_file: args.ready_file.clone(),
+        lws_groups: args.lws_groups == Switch::On,
+        multi_pod_pdbs,
+        clear_stale_disruption_targets: args.clear_stale_disruption_targets,
+    }
+}
+
+/// The first signal asks for an orderly end, the second does not wait for it.
+fn stop_on_signals() -> anyhow::Result<watch::Receiver<bool>> {
+    let mut terminate = signal(SignalKind::terminate())?;
+    let mut interrupt = signal(SignalKind::interrupt())?;
+    let (stop, stopped) = watch::channel(false);
+    tokio::spawn(async move {
+        let mut next = async || {
+            tokio::select! {
+                _ = terminate.recv() => 143,
+                _ = interrupt.recv() => 130,
+            }
+        };
+        next().await;
+        stop.send_replace(true);
+        std::process::exit(next().await);
+    });
+    Ok(stopped)
+}
+
+fn announce(addresses: &Addresses) {
+    // Writing structs of strings and numbers does not fail.
+    println!("{}", serde_json::to_string(addresses).unwrap_or_default());
+}
+
+fn parse_gate(text: &str) -> Result<Gate, String> {
+    let Some((name, value)) = text.split_once('=') else {
+        return Err("expected NAME=true or NAME=false".to_owned());
+    };
+    let on = value.parse().map_err(|_| format!("{value:?} is neither true nor false"))?;
+    match name {
+        "MultiPodPDBs" => Ok(Gate::MultiPodPdbs(on)),
+        _ => Err(format!("unknown gate {name:?}; there is MultiPodPDBs")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::Parser;
+
+    #[derive(Debug, Parser)]
+    struct Cli {
+        #[command(flatten)]
+        args: Args,
+    }
+
+    fn parse(flags: &[&str]) -> Result<ServeOptions, String> {
+        let all = ["serve"].iter().chain(flags);
+        let cli = Cli::try_parse_from(all).map_err(|error| error.to_string())?;
+        Ok(options(&cli.args))
+    }
+
+    #[test]
+    fn defaults_are_those_of_the_help() {
+        let options = parse(&[]).unwrap();
+        assert!(options.lws_groups && options.multi_pod_pdbs);
+        assert!(!options.install && !options.clear_stale_disruption_targets);
+        assert_eq!(options.listen.to_string(), "127.0.0.1:9443");
+    }
+
+    #[test]
+    fn gates_and_switches() {
+        let options = parse(&["--feature-gates", "MultiPodPDBs=false", "--lws-groups", "off"]);
+        let options = options.unwrap();
+        assert!(!options.lws_groups && !options.multi_pod_pdbs);
+        assert!(
+            parse(&["--feature-gates", "MultiPodPDB=false"]).unwrap_err().contains("unknown gate")
+        );
+        assert!(parse(&["--feature-gates", "MultiPodPDBs"]).unwrap_err().contains("NAME=true"));
+        assert!(parse(&["--mode", "native"]).unwrap_err().contains("possible values: webhook"));
+    }
+}

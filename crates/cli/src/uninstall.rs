@@ -1,0 +1,53 @@
+//! `holdfast uninstall`.
+
+use std::path::PathBuf;
+
+use holdfast_server::{ClusterOptions, Removal, UninstallOptions};
+
+#[derive(Debug, clap::Args)]
+#[command(
+    long_about = "Remove from a cluster what `serve --install` put there\n\n\
+        The webhook goes first, so that evictions no longer depend on Holdfast. The \
+        CustomResourceDefinition is kept, because deleting it deletes every budget; \
+        --delete-budgets removes it too. Safe to repeat.",
+    after_help = "Examples:\n  \
+        holdfast uninstall --kubeconfig admin.kubeconfig\n  \
+        holdfast uninstall --kubeconfig admin.kubeconfig --delete-budgets"
+)]
+pub struct Args {
+    /// Kubeconfig of somebody who may uninstall [default: ~/.kube/config, else the service account]
+    #[arg(long, env = "KUBECONFIG", value_name = "FILE")]
+    kubeconfig: Option<PathBuf>,
+    /// Context of the kubeconfig [default: its current one]
+    #[arg(long, value_name = "NAME")]
+    context: Option<String>,
+    /// Also delete the CustomResourceDefinition and with it every budget
+    #[arg(long)]
+    delete_budgets: bool,
+}
+
+pub fn run(args: &Args) -> anyhow::Result<()> {
+    let options = UninstallOptions {
+        cluster: ClusterOptions {
+            kubeconfig: args.kubeconfig.clone(),
+            context: args.context.clone(),
+        },
+        delete_budgets: args.delete_budgets,
+    };
+    let mut kept = false;
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    runtime.block_on(holdfast_server::uninstall(&options, |removal| match removal {
+        Removal::Removed(object) => println!("removed {object}"),
+        Removal::NotThere(object) => println!("absent {object}"),
+        Removal::Kept { object, why } => {
+            kept = true;
+            println!("kept {object} ({why})");
+        }
+    }))?;
+    if kept && !args.delete_budgets {
+        eprintln!(
+            "hint: --delete-budgets also removes the CustomResourceDefinition and all budgets"
+        );
+    }
+    Ok(())
+}

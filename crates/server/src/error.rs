@@ -1,0 +1,51 @@
+//! What can go wrong before and around serving, in words for the person who started us.
+
+use std::net::SocketAddr;
+use std::path::PathBuf;
+
+/// Each message is one line; [`Error::hint`] is an optional second one.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    #[error("cannot use the kubeconfig: {0}")]
+    Kubeconfig(String),
+    #[error("cannot reach the API server {url}: {reason}")]
+    Unreachable { url: String, reason: String },
+    #[error("the API server does not accept our credentials: {0}")]
+    Unauthorized(String),
+    #[error("cannot {action}: {reason}")]
+    Refused { action: String, reason: String },
+    #[error("missing rights on the cluster: {}", .0.join(", "))]
+    MissingRights(Vec<String>),
+    #[error("Holdfast is not installed on this cluster: missing {}", .0.join(", "))]
+    NotInstalled(Vec<String>),
+    #[error("cannot listen on {address}: {reason}")]
+    Listen { address: SocketAddr, reason: String },
+    #[error("cannot make a certificate: {0}")]
+    Certificate(String),
+    #[error("cannot write {path}: {reason}", path = path.display())]
+    ReadyFile { path: PathBuf, reason: String },
+    #[error("internal error: {0}")]
+    Internal(String),
+}
+
+impl Error {
+    pub fn hint(&self) -> Option<String> {
+        let text = match self {
+            Self::Kubeconfig(_) => "name one with --kubeconfig FILE",
+            Self::Unreachable { .. } => "is it running, and does the kubeconfig name its address?",
+            Self::MissingRights(_) | Self::NotInstalled(_) => {
+                "`holdfast serve --install`, run as somebody who may install, adds what is missing"
+            }
+            Self::Listen { .. } => "choose another address; port 0 takes any free one",
+            Self::Refused { .. } => {
+                "installing needs rights on CustomResourceDefinitions, ClusterRoles and their \
+                 bindings, FlowSchemas, PriorityLevelConfigurations and webhook configurations"
+            }
+            Self::Unauthorized(_)
+            | Self::Certificate(_)
+            | Self::ReadyFile { .. }
+            | Self::Internal(_) => return None,
+        };
+        Some(text.to_owned())
+    }
+}

@@ -1,0 +1,51 @@
+//! `/healthz`, `/readyz` and `/metrics`, over plain HTTP on an address of their own.
+
+use axum::Router;
+use axum::extract::State;
+use axum::http::{StatusCode, header};
+use axum::response::IntoResponse;
+use axum::routing::get;
+use tokio::sync::{mpsc, watch};
+
+use crate::metrics::Metrics;
+use crate::runtime::Asked;
+
+#[derive(Clone, Debug)]
+pub struct Health {
+    pub asked: mpsc::Sender<Asked>,
+    pub unsynced: watch::Receiver<Vec<String>>,
+    pub metrics: Metrics,
+}
+
+impl Health {
+    pub fn router(self) -> Router {
+        Router::new()
+            .route("/healthz", get(healthz))
+            .route("/readyz", get(readyz))
+            .route("/metrics", get(metrics))
+            .with_state(self)
+    }
+}
+
+/// Alive as long as somebody takes evictions.
+async fn healthz(State(health): State<Health>) -> impl IntoResponse {
+    if health.asked.is_closed() {
+        (StatusCode::SERVICE_UNAVAILABLE, "stopping\n")
+    } else {
+        (StatusCode::OK, "ok\n")
+    }
+}
+
+async fn readyz(State(health): State<Health>) -> impl IntoResponse {
+    let unsynced = health.unsynced.borrow().clone();
+    if unsynced.is_empty() {
+        return (StatusCode::OK, "ok\n".to_owned());
+    }
+    let list: String = unsynced.iter().map(|kind| format!("not synced: {kind}\n")).collect();
+    (StatusCode::SERVICE_UNAVAILABLE, list)
+}
+
+async fn metrics(State(health): State<Health>) -> impl IntoResponse {
+    let kind = "application/openmetrics-text; version=1.0.0; charset=utf-8";
+    ([(header::CONTENT_TYPE, kind)], health.metrics.render())
+}

@@ -1,0 +1,230 @@
+//! The objects that Holdfast puts on a cluster, in webhook mode with the webhook on this machine.
+
+use serde_json::{Value, json};
+
+use super::rights::{Right, rules};
+use super::{EXCLUDED_NAMESPACES, MANAGED_BY, NAME};
+use crate::connect::Identity;
+use crate::webhook::TIMEOUT_SECONDS;
+
+/// One cluster-wide object of ours.
+#[derive(Clone, Debug)]
+pub struct Manifest {
+    pub kind: Installed,
+    pub body: Value,
+}
+
+/// What we install, in the order of installation.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Installed {
+    Crd,
+    ClusterRole,
+    ClusterRoleBinding,
+    PriorityLevel,
+    FlowSchema,
+    Webhook,
+}
+
+impl Installed {
+    /// As kubectl writes it: `clusterrole/holdfast`.
+    pub fn title(self) -> String {
+        let singular = match self {
+            Self::Crd => "customresourcedefinition",
+            Self::ClusterRole => "clusterrole",
+            Self::ClusterRoleBinding => "clusterrolebinding",
+            Self::PriorityLevel => "prioritylevelconfiguration",
+            Self::FlowSchema => "flowschema",
+            Self::Webhook => "validatingwebhookconfiguration",
+        };
+        format!("{singular}/{}", self.name())
+    }
+
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Crd => "poddisruptionbudgets.policy.holdfast.dev",
+            _ => NAME,
+        }
+    }
+
+    pub fn path(self) -> String {
+        let (api, plural) = match self {
+            Self::Crd => ("apiextensions.k8s.io", "customresourcedefinitions"),
+            Self::ClusterRole => ("rbac.authorization.k8s.io", "clusterroles"),
+            Self::ClusterRoleBinding => ("rbac.authorization.k8s.io", "clusterrolebindings"),
+            Self::PriorityLevel => ("flowcontrol.apiserver.k8s.io", "prioritylevelconfigurations"),
+            Self::FlowSchema => ("flowcontrol.apiserver.k8s.io", "flowschemas"),
+            Self::Webhook => ("admissionregistration.k8s.io", "validatingwebhookconfigurations"),
+        };
+        format!("/apis/{api}/v1/{plural}/{}", self.name())
+    }
+}
+
+/// Everything but the webhook, which comes when we can answer it.
+pub fn base(identity: &Identity, rights: &[Right]) -> Vec<Manifest> {
+    vec![
+        Manifest { kind: Installed::Crd, body: crd() },
+        Manifest { kind: Installed::ClusterRole, body: cluster_role(rights) },
+        Manifest { kind: Installed::ClusterRoleBinding, body: cluster_role_binding(identity) },
+        Manifest { kind: Installed::PriorityLevel, body: priority_level() },
+        Manifest { kind: Installed::FlowSchema, body: flow_schema(identity) },
+    ]
+}
+
+pub fn webhook(url: &str, ca_bundle_base64: &str) -> Manifest {
+    let body = json!({
+        "apiVersion": "admissionregistration.k8s.io/v1",
+        "kind": "ValidatingWebhookConfiguration",
+        "metadata": metadata(),
+        "webhooks": [{
+            "name": "evictions.holdfast.dev",
+            "clientConfig": {"url": url, "caBundle": ca_bundle_base64},
+            "rules": [{
+                "apiGroups": [""],
+                "apiVersions": ["v1"],
+                "resources": ["pods/eviction"],
+                "operations": ["CREATE"],
+                "scope": "Namespaced",
+            }],
+            // Without an answer no eviction: an allow that nobody recorded breaks the budget.
+            "failurePolicy": "Fail",
+            "sideEffects": "NoneOnDryRun",
+            "timeoutSeconds": TIMEOUT_SECONDS,
+            "matchPolicy": "Equivalent",
+            "admissionReviewVersions": ["v1"],
+            "namespaceSelector": {"matchExpressions": [{
+                "key": "kubernetes.io/metadata.name",
+                "operator": "NotIn",
+                "values": EXCLUDED_NAMESPACES,
+            }]},
+        }],
+    });
+    Manifest { kind: Installed::Webhook, body }
+}
+
+fn metadata() -> Value {
+    json!({"name": NAME, "labels": {MANAGED_BY: NAME}})
+}
+
+fn crd() -> Value {
+    let mut crd = holdfast_api::crd::crd();
+    crd["metadata"]["labels"][MANAGED_BY] = json!(NAME);
+    crd
+}
+
+fn cluster_role(rights: &[Right]) -> Value {
+    json!({
+        "apiVersion": "rbac.authorization.k8s.io/v1",
+        "kind": "ClusterRole",
+        "metadata": metadata(),
+        "rules": rules(rights),
+    })
+}
+
+fn cluster_role_binding(identity: &Identity) -> Value {
+    json!({
+        "apiVersion": "rbac.authorization.k8s.io/v1",
+        "kind": "ClusterRoleBinding",
+        "metadata": metadata(),
+        "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": NAME},
+        "subjects": [match identity {
+            Identity::User(name) => {
+                json!({"apiGroup": "rbac.authorization.k8s.io", "kind": "User", "name": name})
+            }
+            Identity::ServiceAccount { namespace, name } => {
+                json!({"kind": "ServiceAccount", "namespace": namespace, "name": name})
+            }
+        }],
+    })
+}
+
+/// An eviction keeps its seat while it waits for us, and our write needs one too: out of the same pool
+/// a large drain would wait for itself. So ours are apart, and not for lending: lent seats come back
+/// within ten seconds, which is when the webhook has timed out. Twenty shares are some 45 seats of an
+/// API server with default limits, for writes of milliseconds. What is beyond queues: a refusal would
+/// leave us with a write to repeat.
+fn priority_level() -> Value {
+    json!({
+        "apiVersion": "flowcontrol.apiserver.k8s.io/v1",
+        "kind": "PriorityLevelConfiguration",
+        "metadata": metadata(),
+        "spec": {
+            "type": "Limited",
+            "limited": {
+                "nominalConcurrencyShares": 20,
+                "lendablePercent": 0,
+                // One client, one flow, one queue.
+                "limitResponse": {
+                    "type": "Queue",
+                    "queuing": {"queues": 1, "handSize": 1, "queueLengthLimit": 1000},
+                },
+            },
+        },
+    })
+}
+
+fn flow_schema(identity: &Identity) -> Value {
+    let subject = match identity {
+        Identity::User(name) => json!({"kind": "User", "user": {"name": name}}),
+        Identity::ServiceAccount { namespace, name } => json!({
+            "kind": "ServiceAccount",
+            "serviceAccount": {"namespace": namespace, "name": name},
+        }),
+    };
+    json!({
+        "apiVersion": "flowcontrol.apiserver.k8s.io/v1",
+        "kind": "FlowSchema",
+        "metadata": metadata(),
+        "spec": {
+            "priorityLevelConfiguration": {"name": NAME},
+            // Before the built-in schemas, which begin at 100 with the exempt ones behind us.
+            "matchingPrecedence": 90,
+            "rules": [{
+                "subjects": [subject],
+                "resourceRules": [{
+                    "verbs": ["*"],
+                    "apiGroups": ["*"],
+                    "resources": ["*"],
+                    "namespaces": ["*"],
+                    "clusterScope": true,
+                }],
+                "nonResourceRules": [{"verbs": ["*"], "nonResourceURLs": ["*"]}],
+            }],
+        },
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::rights::needed;
+    use super::*;
+
+    #[test]
+    fn what_is_installed() {
+        let identity = Identity::User("holdfast".to_owned());
+        let mut manifests = base(&identity, &needed(false));
+        manifests.push(webhook("https://127.0.0.1:9443/evict", "Q0E="));
+        // The CRD is snapshot in the crate that owns it.
+        let text: Vec<String> = manifests
+            .iter()
+            .filter(|manifest| manifest.kind != Installed::Crd)
+            .map(|m| {
+                format!("# {}\n{}", m.kind.path(), serde_json::to_string_pretty(&m.body).unwrap())
+            })
+            .collect();
+        insta::assert_snapshot!(text.join("\n"));
+    }
+
+    #[test]
+    fn every_object_is_named_and_labelled() {
+        let account = Identity::ServiceAccount {
+            namespace: "holdfast-system".into(),
+            name: "holdfast".into(),
+        };
+        let mut manifests = base(&account, &needed(true));
+        manifests.push(webhook("https://127.0.0.1:9443/evict", "Q0E="));
+        for Manifest { kind, body } in manifests {
+            assert_eq!(body["metadata"]["name"], kind.name(), "{}", kind.title());
+            assert_eq!(body["metadata"]["labels"][MANAGED_BY], NAME, "{}", kind.title());
+        }
+    }
+}

@@ -1,0 +1,142 @@
+//! Making a cluster ready for us, and finding out whether it is.
+//!
+//! Everything is applied with server-side apply, so installing again changes nothing but what differs.
+//! The order matters: budgets can exist and be read before evictions are sent to us, and evictions are
+//! sent to us only when we can decide them.
+
+pub mod certificate;
+mod manifests;
+pub mod rights;
+pub mod uninstall;
+
+use std::time::Duration;
+
+use http::StatusCode;
+use tokio::time::Instant;
+
+use crate::api_client::{APPLY_PATCH, ApiClient, NoAnswer};
+use crate::connect::Identity;
+use crate::error::Error;
+use crate::watch::{Backoff, Source};
+use holdfast_core::Kind;
+use manifests::{Installed, Manifest};
+use rights::Right;
+
+/// Of every object of ours, and the field manager.
+const NAME: &str = "holdfast";
+const MANAGED_BY: &str = "app.kubernetes.io/managed-by";
+
+/// Evictions there never come to us: neither we nor the control plane may depend on ourselves.
+pub const EXCLUDED_NAMESPACES: [&str; 2] = ["kube-system", "holdfast-system"];
+
+/// For a new CRD to be served and new rights to be in force.
+const EFFECT: Duration = Duration::from_secs(15);
+
+/// Applies everything but the webhook, and waits until it is in force.
+pub async fn apply(client: &ApiClient, identity: &Identity, rights: &[Right]) -> Result<(), Error> {
+    for manifest in manifests::base(identity, rights) {
+        apply_one(client, &manifest).await?;
+    }
+    let deadline = Instant::now() + EFFECT;
+    let mut backoff = Backoff::new();
+    loop {
+        let missing = missing(client, rights).await?;
+        let mut rights = missing.rights;
+        if !missing.crd && rights.is_empty() {
+            return Ok(());
+        }
+        if Instant::now() > deadline {
+            if missing.crd {
+                rights.insert(0, format!("{} (not served yet)", Installed::Crd.title()));
+            }
+            return Err(Error::Refused {
+                action: "install".to_owned(),
+                reason: format!("not in force after {} s: {}", EFFECT.as_secs(), rights.join(", ")),
+            });
+        }
+        backoff.pause().await;
+    }
+}
+
+/// Fails with what is missing, if anything is. For those who serve without installing.
+pub async fn check(client: &ApiClient, rights: &[Right]) -> Result<(), Error> {
+    let missing = missing(client, rights).await?;
+    let mut objects = Vec::new();
+    if missing.crd {
+        objects.push(Installed::Crd.title());
+    }
+    for kind in [Installed::PriorityLevel, Installed::FlowSchema, Installed::Webhook] {
+        if !exists(client, kind).await? {
+            objects.push(kind.title());
+        }
+    }
+    match (objects.is_empty(), missing.rights.is_empty()) {
+        (true, true) => Ok(()),
+        (true, false) => Err(Error::MissingRights(missing.rights)),
+        (false, true) => Err(Error::NotInstalled(objects)),
+        (false, false) => {
+            objects.push(format!(
+                "{} rights of {}",
+                missing.rights.len(),
+                Installed::ClusterRole.title()
+            ));
+            Err(Error::NotInstalled(objects))
+        }
+    }
+}
+
+/// Whether the API server sends evictions to us, or to an earlier process of ours, already.
+pub async fn is_registered(client: &ApiClient) -> Result<bool, Error> {
+    exists(client, Installed::Webhook).await
+}
+
+/// From now on the API server asks this process.
+pub async fn register(client: &ApiClient, url: &str, ca_pem: &str) -> Result<(), Error> {
+    let bundle = k8s_openapi::ByteString(ca_pem.as_bytes().to_vec());
+    let encoded = serde_json::to_value(bundle).map_err(|e| Error::Internal(e.to_string()))?;
+    let encoded = encoded.as_str().unwrap_or_default();
+    apply_one(client, &manifests::webhook(url, encoded)).await
+}
+
+struct Missing {
+    crd: bool,
+    rights: Vec<String>,
+}
+
+async fn missing(client: &ApiClient, rights: &[Right]) -> Result<Missing, Error> {
+    let failed = |NoAnswer(reason)| Error::Refused {
+        action: "find out what is installed".to_owned(),
+        reason,
+    };
+    let crd = Source::of(&Kind::Budget).find(client).await.map_err(failed)?.is_none();
+    let rights = rights::missing(client, rights).await.map_err(failed)?;
+    Ok(Missing { crd, rights })
+}
+
+async fn exists(client: &ApiClient, kind: Installed) -> Result<bool, Error> {
+    let failed = |reason| Error::Refused { action: format!("read {}", kind.title()), reason };
+    let answer = client.get(&kind.path()).await.map_err(|NoAnswer(reason)| failed(reason))?;
+    match answer.code {
+        StatusCode::OK => Ok(true),
+        StatusCode::NOT_FOUND => Ok(false),
+        // The check of rights names it.
+        StatusCode::FORBIDDEN => Ok(false),
+        _ => Err(failed(answer.message())),
+    }
+}
+
+async fn apply_one(client: &ApiClient, manifest: &Manifest) -> Result<(), Error> {
+    let title = manifest.kind.title();
+    let failed = |reason| Error::Refused { action: format!("apply {title}"), reason };
+    let path = format!("{}?fieldManager={NAME}&force=true", manifest.kind.path());
+    let answer = client
+        .patch(&path, APPLY_PATCH, &manifest.body)
+        .await
+        .map_err(|NoAnswer(reason)| failed(reason))?;
+    if !answer.code.is_success() {
+        return Err(failed(answer.message()));
+    }
+    let change = if answer.code == StatusCode::CREATED { "created" } else { "in place" };
+    tracing::info!(object = %title, change, "installed");
+    Ok(())
+}

@@ -1,0 +1,167 @@
+//! What serving needs to be allowed: the one table behind the `ClusterRole` and the check at start.
+
+use serde::Deserialize;
+use serde_json::{Value, json};
+use tokio::task::JoinSet;
+
+use super::NAME;
+use crate::api_client::{ApiClient, NoAnswer};
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Right {
+    group: &'static str,
+    resources: &'static [&'static str],
+    verbs: &'static [&'static str],
+    /// Only the object of this name.
+    name: Option<&'static str>,
+}
+
+const READ: &[&str] = &["list", "watch"];
+
+const SERVING: &[Right] = &[
+    right("", &["pods"], &["get", "list", "watch"]),
+    right("", &["replicationcontrollers"], READ),
+    right("", &["events"], &["create", "patch"]),
+    right("apps", &["replicasets", "deployments", "statefulsets"], READ),
+    right("batch", &["jobs"], READ),
+    right("policy", &["poddisruptionbudgets"], READ),
+    right("policy.holdfast.dev", &["poddisruptionbudgets"], &["get", "list", "watch"]),
+    right("policy.holdfast.dev", &["poddisruptionbudgets/status"], &["update"]),
+    right("scheduling.k8s.io", &["podgroups", "workloads"], READ),
+    right("scheduling.holdfast.dev", &["podgroups", "workloads"], READ),
+    right("leaderworkerset.x-k8s.io", &["leaderworkersets"], READ),
+    right("jobset.x-k8s.io", &["jobsets"], READ),
+    // Pods may be owned by any kind; its /scale is all that is read of it.
+    right("*", &["*/scale"], &["get"]),
+    // To find out at start whether everything is installed, and to refresh the address there.
+    named("admissionregistration.k8s.io", &["validatingwebhookconfigurations"], &["get", "patch"]),
+    named(
+        "flowcontrol.apiserver.k8s.io",
+        &["flowschemas", "prioritylevelconfigurations"],
+        &["get"],
+    ),
+];
+
+const CLEARING: Right = right("", &["pods/status"], &["patch"]);
+
+/// `clearing`: whether stale `DisruptionTarget` conditions are to be cleared.
+pub fn needed(clearing: bool) -> Vec<Right> {
+    SERVING.iter().copied().chain(clearing.then_some(CLEARING)).collect()
+}
+
+pub fn rules(rights: &[Right]) -> Value {
+    rights
+        .iter()
+        .map(|right| {
+            let mut rule = json!({
+                "apiGroups": [right.group],
+                "resources": right.resources,
+                "verbs": right.verbs,
+            });
+            if let Some(name) = right.name {
+                rule["resourceNames"] = json!([name]);
+            }
+            rule
+        })
+        .collect()
+}
+
+/// Those that we do not have, as a person reads them: `list pods`.
+pub async fn missing(client: &ApiClient, rights: &[Right]) -> Result<Vec<String>, NoAnswer> {
+    let mut questions = JoinSet::new();
+    for (index, (review, text)) in rights.iter().flat_map(reviews).enumerate() {
+        let client = client.clone();
+        questions.spawn(async move {
+            let allowed = is_allowed(&client, &review).await?;
+            Ok((!allowed).then_some((index, text)))
+        });
+    }
+    let mut missing = Vec::new();
+    while let Some(answered) = questions.join_next().await {
+        missing.extend(answered.map_err(|e| NoAnswer(e.to_string()))??);
+    }
+    missing.sort_unstable();
+    Ok(missing.into_iter().map(|(_, text)| text).collect())
+}
+
+const fn right(
+    group: &'static str,
+    resources: &'static [&'static str],
+    verbs: &'static [&'static str],
+) -> Right {
+    Right { group, resources, verbs, name: None }
+}
+
+const fn named(
+    group: &'static str,
+    resources: &'static [&'static str],
+    verbs: &'static [&'static str],
+) -> Right {
+    Right { group, resources, verbs, name: Some(NAME) }
+}
+
+fn reviews(right: &Right) -> Vec<(Value, String)> {
+    let pairs = right.resources.iter().flat_map(|r| right.verbs.iter().map(move |v| (*r, *v)));
+    pairs
+        .map(|(path, verb)| {
+            let (resource, subresource) = path.split_once('/').unwrap_or((path, ""));
+            let review = json!({
+                "apiVersion": "authorization.k8s.io/v1",
+                "kind": "SelfSubjectAccessReview",
+                "spec": {"resourceAttributes": {
+                    "group": right.group,
+                    "resource": resource,
+                    "subresource": subresource,
+                    "verb": verb,
+                    "name": right.name.unwrap_or_default(),
+                }},
+            });
+            let group = if right.group.is_empty() { "" } else { "." };
+            (review, format!("{verb} {path}{group}{}", right.group))
+        })
+        .collect()
+}
+
+async fn is_allowed(client: &ApiClient, review: &Value) -> Result<bool, NoAnswer> {
+    #[derive(Deserialize)]
+    struct Review {
+        status: Status,
+    }
+    #[derive(Deserialize)]
+    struct Status {
+        allowed: bool,
+    }
+    let path = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews";
+    let answer = client.post(path, review).await?;
+    if !answer.code.is_success() {
+        return Err(NoAnswer(answer.message()));
+    }
+    let review: Review = answer.json().map_err(|e| NoAnswer(e.to_string()))?;
+    Ok(review.status.allowed)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rights_are_written_as_people_read_them() {
+        let texts = |right| reviews(&right).into_iter().map(|(_, text)| text).collect::<Vec<_>>();
+        assert_eq!(texts(CLEARING), ["patch pods/status"]);
+        assert_eq!(
+            texts(right("apps", &["deployments", "replicasets"], READ)),
+            [
+                "list deployments.apps",
+                "watch deployments.apps",
+                "list replicasets.apps",
+                "watch replicasets.apps"
+            ]
+        );
+    }
+
+    #[test]
+    fn clearing_needs_one_more() {
+        assert!(!needed(false).contains(&CLEARING));
+        assert!(needed(true).contains(&CLEARING));
+    }
+}

@@ -1,0 +1,225 @@
+//! The one task that owns the engine.
+
+use std::collections::{BTreeSet, HashMap};
+
+use holdfast_core::io::Command;
+use holdfast_core::model::Timestamp;
+use holdfast_core::verdict::{CANNOT_EVICT, Cause, Denial, DenyReason, Verdict};
+use holdfast_core::{Config, Engine, Eviction, Input, Kind};
+use tokio::sync::{mpsc, oneshot, watch};
+use tokio::task::{JoinError, JoinSet};
+use tokio::time::sleep_until;
+
+use crate::api_client::ApiClient;
+use crate::clock::Clock;
+use crate::effect::event::Events;
+use crate::effect::scale::ScaleReader;
+use crate::effect::{pod, status};
+use crate::error::Error;
+use crate::metrics::Metrics;
+use crate::watch::{Feed, Source};
+
+/// Two pages of a list: the watches decode one while the engine takes in the other. More would only
+/// be memory; when it is full, the watches stop reading and the API server's connections hold back.
+pub const FEED_MAX: usize = 1000;
+
+/// Evictions on their way to the engine, which takes microseconds for each. The API server lets
+/// through some hundreds of requests at a time (`--max-mutating-requests-inflight` is 200).
+pub const ASKED_MAX: usize = 1024;
+
+/// An eviction and where its answer goes.
+#[derive(Debug)]
+pub struct Asked {
+    pub eviction: Eviction,
+    pub reply: oneshot::Sender<Verdict>,
+}
+
+/// The other ends of the runtime's channels.
+#[derive(Debug)]
+pub struct Handles {
+    pub asked: mpsc::Sender<Asked>,
+    pub feed: mpsc::Sender<Feed>,
+    /// What is not synced yet; empty means ready.
+    pub unsynced: watch::Receiver<Vec<String>>,
+}
+
+#[derive(Debug)]
+pub struct Runtime {
+    engine: Engine,
+    client: ApiClient,
+    clock: Clock,
+    metrics: Metrics,
+    scales: ScaleReader,
+    events: Events,
+    asked: mpsc::Receiver<Asked>,
+    feed: mpsc::Receiver<Feed>,
+    unsynced: watch::Sender<Vec<String>>,
+    lost: BTreeSet<Kind>,
+    waiting: HashMap<String, oneshot::Sender<Verdict>>,
+    /// Kept apart from reads: at the end writes are waited for and reads are not.
+    writes: JoinSet<Input>,
+    reads: JoinSet<Option<Input>>,
+    wake: Option<Timestamp>,
+}
+
+impl Runtime {
+    pub fn new(
+        config: Config,
+        client: ApiClient,
+        clock: Clock,
+        metrics: Metrics,
+    ) -> (Self, Handles) {
+        let engine = Engine::new(config);
+        let (asked_tx, asked) = mpsc::channel(ASKED_MAX);
+        let (feed_tx, feed) = mpsc::channel(FEED_MAX);
+        let (unsynced, unsynced_rx) = watch::channel(names(engine.unsynced()));
+        let runtime = Self {
+            engine,
+            scales: ScaleReader::new(client.clone()),
+            events: Events::start(client.clone(), clock, metrics.clone()),
+            client,
+            clock,
+            metrics,
+            asked,
+            feed,
+            unsynced,
+            lost: BTreeSet::new(),
+            waiting: HashMap::new(),
+            writes: JoinSet::new(),
+            reads: JoinSet::new(),
+            wake: None,
+        };
+        (runtime, Handles { asked: asked_tx, feed: feed_tx, unsynced: unsynced_rx })
+    }
+
+    /// Runs until `stop`, then waits for the status writes that are under way: the API server has
+    /// them already, and whoever starts next should find them answered.
+    pub async fn run(mut self, mut stop: oneshot::Receiver<()>) -> Result<(), Error> {
+        loop {
+            let wake = self.wake.map(|at| self.clock.instant(at));
+            // Chosen at random among those that are ready: a flood of one kind, such as the first
+            // list of pods, does not hold up another, such as an eviction.
+            tokio::select! {
+                Some(asked) = self.asked.recv() => self.ask(asked),
+                Some(feed) = self.feed.recv() => self.take(feed),
+                Some(written) = self.writes.join_next() => self.handle(finished(written)?),
+                Some(read) = self.reads.join_next() => {
+                    if let Some(input) = finished(read)? {
+                        self.handle(input);
+                    }
+                }
+                () = sleep_until(wake.unwrap_or_else(tokio::time::Instant::now)), if wake.is_some() => {
+                    self.wake = None;
+                    self.handle(Input::Tick);
+                }
+                _ = &mut stop => break,
+            }
+        }
+        let writes = self.writes.len();
+        if writes > 0 {
+            tracing::info!(writes, "waiting for status writes");
+        }
+        while let Some(written) = self.writes.join_next().await {
+            finished(written)?;
+        }
+        Ok(())
+    }
+
+    fn ask(&mut self, Asked { eviction, reply }: Asked) {
+        if !self.lost.is_empty() {
+            // Nobody waits for the answer any more if this fails.
+            let _ = reply.send(being_processed());
+            return;
+        }
+        self.waiting.insert(eviction.id.clone(), reply);
+        self.handle(Input::Evict(eviction));
+    }
+
+    fn take(&mut self, feed: Feed) {
+        let may_sync = match &feed {
+            Feed::Lost(kind) => {
+                self.lost.insert(kind.clone());
+                true
+            }
+            Feed::Input(Input::ListEnded(kind)) => {
+                self.lost.remove(kind);
+                true
+            }
+            Feed::Input(Input::ListBegan(_) | Input::NotServed(_)) => true,
+            Feed::Input(_) => false,
+        };
+        if let Feed::Input(input) = feed {
+            self.handle(input);
+        }
+        if may_sync {
+            let unsynced = names(self.engine.unsynced().into_iter().chain(&self.lost));
+            self.unsynced.send_if_modified(|now| {
+                let changed = *now != unsynced;
+                *now = unsynced;
+                changed
+            });
+        }
+    }
+
+    fn handle(&mut self, input: Input) {
+        self.engine.handle(self.clock.now(), input);
+        while let Some(command) = self.engine.poll() {
+            self.execute(command);
+        }
+    }
+
+    fn execute(&mut self, command: Command) {
+        let client = self.client.clone();
+        match command {
+            Command::Reply { eviction, verdict } => {
+                if let Some(reply) = self.waiting.remove(&eviction) {
+                    // The API server hung up: nobody waits for it.
+                    let _ = reply.send(verdict);
+                }
+            }
+            Command::WriteStatus { budget, uid, version, status } => {
+                let metrics = self.metrics.clone();
+                self.writes.spawn(status::write(client, metrics, budget, uid, version, status));
+            }
+            Command::ReadBudget { budget } => {
+                self.reads.spawn(async { Some(status::read(client, budget).await) });
+            }
+            Command::ReadPod { token, pod } => {
+                self.reads.spawn(async move { Some(pod::read(client, token, pod).await) });
+            }
+            Command::ReadScale { namespace, owner } => {
+                let scales = self.scales.clone();
+                self.reads.spawn(async { Some(scales.read(namespace, owner).await) });
+            }
+            Command::ClearDisruptionTarget { pod, uid } => {
+                let now = self.clock.now();
+                self.reads.spawn(async move {
+                    pod::clear_disruption_target(client, now, pod, uid).await;
+                    None
+                });
+            }
+            Command::Event(event) => self.events.send(event),
+            Command::WakeAt(at) => self.wake = Some(at),
+        }
+    }
+}
+
+/// The answer while nothing can be decided.
+pub fn being_processed() -> Verdict {
+    let message = "Holdfast has not read the cluster yet; the eviction is being processed.";
+    Verdict::Deny(Denial {
+        reason: DenyReason::BeingProcessed,
+        message: format!("{CANNOT_EVICT} {message}"),
+        causes: vec![Cause { budget: None, message: message.to_owned() }],
+    })
+}
+
+/// A task that panicked leaves the engine waiting for its answer for ever, so it ends the process.
+fn finished<T>(joined: Result<T, JoinError>) -> Result<T, Error> {
+    joined.map_err(|error| Error::Internal(format!("a request to the API server: {error}")))
+}
+
+fn names<'a>(kinds: impl IntoIterator<Item = &'a Kind>) -> Vec<String> {
+    let kinds: BTreeSet<&Kind> = kinds.into_iter().collect();
+    kinds.into_iter().map(|kind| Source::of(kind).to_string()).collect()
+}

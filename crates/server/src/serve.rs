@@ -1,0 +1,198 @@
+//! The server's life: connect, install, sync, register, serve, stop.
+
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::path::PathBuf;
+use std::time::Duration;
+
+use holdfast_core::Config;
+use serde::Serialize;
+use tokio::sync::{oneshot, watch};
+use tokio::task::JoinHandle;
+
+use crate::api_client::ApiClient;
+use crate::clock::Clock;
+use crate::connect::{ClusterOptions, connect};
+use crate::error::Error;
+use crate::health::Health;
+use crate::install::certificate::Certificate;
+use crate::install::{self, EXCLUDED_NAMESPACES};
+use crate::listen;
+use crate::metrics::Metrics;
+use crate::runtime::{Handles, Runtime};
+use crate::watch::Watcher;
+use crate::webhook::Webhook;
+
+#[derive(Clone, Debug)]
+pub struct ServeOptions {
+    pub cluster: ClusterOptions,
+    pub install: bool,
+    pub listen: SocketAddr,
+    pub metrics_listen: SocketAddr,
+    /// Written when ready, removed at the end.
+    pub ready_file: Option<PathBuf>,
+    pub lws_groups: bool,
+    pub multi_pod_pdbs: bool,
+    pub clear_stale_disruption_targets: bool,
+}
+
+/// Where a ready server can be reached.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Addresses {
+    /// As registered: `https://127.0.0.1:9443/evict`.
+    pub webhook: String,
+    /// `http://127.0.0.1:9444`, for `/healthz`, `/readyz` and `/metrics`.
+    pub health: String,
+    pub pid: u32,
+}
+
+/// How often to say what is still missing.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+/// Runs until `stop` is true. `ready` is called once, when evictions can be decided.
+pub async fn serve(
+    options: ServeOptions,
+    stop: watch::Receiver<bool>,
+    ready: impl FnOnce(&Addresses),
+) -> Result<(), Error> {
+    // Everything that can fail at once does so before the cluster is touched.
+    let (webhook_listener, webhook_address) = listen::bind(options.listen).await?;
+    let (health_listener, health_address) = listen::bind(options.metrics_listen).await?;
+    let host = reachable(webhook_address.ip());
+    let certificate = Certificate::make(host)?;
+    let addresses = Addresses {
+        webhook: format!("https://{}/evict", SocketAddr::new(host, webhook_address.port())),
+        health: format!("http://{health_address}"),
+        pid: std::process::id(),
+    };
+    let (client, identity) = connect(&options.cluster).await?;
+    tracing::info!(user = %identity, webhook = %addresses.webhook, health = %addresses.health, "connected");
+
+    let rights = install::rights::needed(options.clear_stale_disruption_targets);
+    if options.install {
+        install::apply(&client, &identity, &rights).await?;
+    } else {
+        install::check(&client, &rights).await?;
+    }
+
+    let clock = Clock::start();
+    let metrics = Metrics::new(clock.started_secs());
+    let config = engine_config(&options);
+    let kinds = config.kinds.clone();
+    let (runtime, handles) = Runtime::new(config, client.clone(), clock, metrics.clone());
+    let Handles { asked, feed, unsynced } = handles;
+    let (stop_runtime, stopped) = oneshot::channel();
+    let mut runtime = tokio::spawn(runtime.run(stopped));
+    for kind in kinds {
+        let watcher = Watcher::new(client.clone(), kind, feed.clone(), metrics.clone());
+        tokio::spawn(watcher.run());
+    }
+    drop(feed);
+
+    let webhook = Webhook { asked: asked.clone(), clock, metrics: metrics.clone() }.router();
+    let health = Health { asked, unsynced: unsynced.clone(), metrics }.router();
+    let (stop_listeners, listeners_stop) = watch::channel(false);
+    let tls = Some(certificate.acceptor.clone());
+    let webhook =
+        tokio::spawn(listen::serve(webhook_listener, tls, webhook, listeners_stop.clone()));
+    let health = tokio::spawn(listen::serve(health_listener, None, health, listeners_stop));
+
+    let outcome = tokio::select! {
+        outcome = until_stopped(&options, &client, &certificate, &addresses, unsynced, stop, ready) => outcome,
+        outcome = &mut runtime => return ended(outcome),
+    };
+    tracing::info!("stopping: no new requests, answering those in flight");
+    stop_listeners.send_replace(true);
+    for listener in [webhook, health] {
+        join(listener).await?;
+    }
+    // Only now: requests in flight need the engine.
+    let _ = stop_runtime.send(());
+    ended(runtime.await)?;
+    remove_ready_file(&options).await;
+    outcome
+}
+
+async fn until_stopped(
+    options: &ServeOptions,
+    client: &ApiClient,
+    certificate: &Certificate,
+    addresses: &Addresses,
+    unsynced: watch::Receiver<Vec<String>>,
+    mut stop: watch::Receiver<bool>,
+    ready: impl FnOnce(&Addresses),
+) -> Result<(), Error> {
+    let becoming_ready = async {
+        let register = || install::register(client, &addresses.webhook, &certificate.ca);
+        // Evictions already come here, or to a process that is gone: "being processed" is a better
+        // answer than none. On a cluster that is new to us they come when we can decide them.
+        let registered = install::is_registered(client).await?;
+        if registered {
+            register().await?;
+        }
+        synced(unsynced).await;
+        if !registered {
+            register().await?;
+        }
+        if let Some(path) = &options.ready_file {
+            write_ready_file(path, addresses).await?;
+        }
+        tracing::info!(webhook = %addresses.webhook, health = %addresses.health, "ready");
+        ready(addresses);
+        Ok(())
+    };
+    tokio::select! {
+        result = becoming_ready => result?,
+        _ = stop.wait_for(|stop| *stop) => return Ok(()),
+    }
+    // An error means that the sender is gone, which is as good a reason to stop.
+    let _ = stop.wait_for(|stop| *stop).await;
+    Ok(())
+}
+
+async fn synced(mut unsynced: watch::Receiver<Vec<String>>) {
+    while tokio::time::timeout(PATIENCE, unsynced.wait_for(Vec::is_empty)).await.is_err() {
+        let missing = unsynced.borrow().join(", ");
+        tracing::warn!(%missing, "not ready yet");
+    }
+}
+
+fn engine_config(options: &ServeOptions) -> Config {
+    Config {
+        lws: options.lws_groups,
+        multi_pod_pdbs: options.multi_pod_pdbs,
+        excluded_namespaces: EXCLUDED_NAMESPACES.map(str::to_owned).into(),
+        clear_stale_disruption_targets: options.clear_stale_disruption_targets,
+        ..Config::default()
+    }
+}
+
+/// The API server runs on this machine in this setup; "any address" is none to call.
+fn reachable(listen: IpAddr) -> IpAddr {
+    if listen.is_unspecified() { Ipv4Addr::LOCALHOST.into() } else { listen }
+}
+
+/// Whole or not at all: whoever waits for the file reads it as soon as it is there.
+async fn write_ready_file(path: &PathBuf, addresses: &Addresses) -> Result<(), Error> {
+    let failed = |reason: String| Error::ReadyFile { path: path.clone(), reason };
+    let text = serde_json::to_string(addresses).map_err(|e| failed(e.to_string()))?;
+    let partial = path.with_extension("partial");
+    tokio::fs::write(&partial, text + "\n").await.map_err(|e| failed(e.to_string()))?;
+    tokio::fs::rename(&partial, path).await.map_err(|e| failed(e.to_string()))
+}
+
+async fn remove_ready_file(options: &ServeOptions) {
+    if let Some(path) = &options.ready_file
+        && let Err(error) = tokio::fs::remove_file(path).await
+        && error.kind() != std::io::ErrorKind::NotFound
+    {
+        tracing::warn!(path = %path.display(), %error, "cannot remove the ready file");
+    }
+}
+
+async fn join(task: JoinHandle<()>) -> Result<(), Error> {
+    task.await.map_err(|e| Error::Internal(e.to_string()))
+}
+
+fn ended(outcome: Result<Result<(), Error>, tokio::task::JoinError>) -> Result<(), Error> {
+    outcome.map_err(|e| Error::Internal(e.to_string()))?
+}

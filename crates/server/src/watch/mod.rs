@@ -1,0 +1,332 @@
+//! One kind's objects, as the engine wants them: a complete list, then every change.
+//!
+//! ```text
+//!   find out what serves it --no--> NotServed, ask again later
+//!          | yes      ^
+//!          v          +---------------- expired, or the kind is gone ------+
+//!   LIST page by page: ListBegan, Applied..., ListEnded                    |
+//!          v                                                               |
+//!   WATCH from there <--connection lost: resume from the last version--> changes
+//! ```
+
+mod backoff;
+mod source;
+mod wire;
+
+use std::collections::HashMap;
+use std::time::Duration;
+
+use futures_util::{AsyncBufRead, AsyncBufReadExt};
+use holdfast_api::decode::{Decoded, decode};
+use holdfast_core::model::ResourceVersion;
+use holdfast_core::{Input, Kind};
+use http::StatusCode;
+use serde_json::value::RawValue;
+use tokio::sync::mpsc;
+use tokio::time::Instant;
+
+use crate::api_client::{ApiClient, NoAnswer};
+use crate::discovery::Resource;
+use crate::metrics::Metrics;
+pub use backoff::Backoff;
+pub use source::Source;
+use wire::{ErrorStatus, Event, EventKind, Page, Unread};
+
+/// What a watch tells the runtime.
+#[derive(Debug)]
+pub enum Feed {
+    Input(Input),
+    /// The API server does not serve a kind that we cannot do without: our own budgets. Unlike
+    /// `NotServed` this means that nothing may be decided.
+    Lost(Kind),
+}
+
+/// Large enough to need few requests, small enough to hold one page in memory as text.
+const PAGE_SIZE: u32 = 500;
+
+/// How often to ask for a kind that is not served. Our own is asked for more often, because until it
+/// is there every eviction is denied.
+const RECHECK: Duration = Duration::from_secs(30);
+const RECHECK_OWN: Duration = Duration::from_secs(1);
+
+/// The API server sends a bookmark every minute, so a longer silence is a dead connection.
+const SILENCE: Duration = Duration::from_secs(150);
+
+/// The API server ends a watch after this time. Watches then reopen from where they were.
+const WATCH_SECONDS: u32 = 290;
+
+/// Remembered versions of objects that could not be read; beyond it a report may repeat.
+const UNDECODABLE_MAX: usize = 4096;
+
+pub struct Watcher {
+    client: ApiClient,
+    kind: Kind,
+    source: Source,
+    label: String,
+    feed: mpsc::Sender<Feed>,
+    metrics: Metrics,
+    /// uid and version of what was reported already.
+    undecodable: HashMap<String, String>,
+    backoff: Backoff,
+}
+
+/// The runtime is gone: the process is stopping.
+struct Stopped;
+
+/// How a watch came to its end.
+enum Ended {
+    /// In good order: open it again from the last version.
+    Resume,
+    /// As above, after a pause.
+    Broken(String),
+    /// The last version is of no use any more.
+    Relist(String),
+}
+
+impl Watcher {
+    pub fn new(client: ApiClient, kind: Kind, feed: mpsc::Sender<Feed>, metrics: Metrics) -> Self {
+        let source = Source::of(&kind);
+        let label = source.to_string();
+        let undecodable = HashMap::new();
+        Self { client, kind, source, label, feed, metrics, undecodable, backoff: Backoff::new() }
+    }
+
+    /// Runs until the runtime goes away.
+    pub async fn run(mut self) {
+        loop {
+            let Ok(resource) = self.find().await else { return };
+            let reason = match self.list(&resource).await {
+                Err(Stopped) => return,
+                Ok(Err(reason)) => reason,
+                Ok(Ok(version)) => {
+                    self.backoff.reset();
+                    match self.follow(&resource, version).await {
+                        Err(Stopped) => return,
+                        Ok(reason) => reason,
+                    }
+                }
+            };
+            tracing::warn!(kind = %self.label, %reason, "listing again");
+            self.metrics.watch_restarted(&self.label);
+            self.backoff.pause().await;
+        }
+    }
+
+    /// Waits until the kind is served.
+    async fn find(&mut self) -> Result<Resource, Stopped> {
+        let mut told = false;
+        loop {
+            match self.source.find(&self.client).await {
+                Ok(Some(resource)) => {
+                    tracing::debug!(kind = %self.label, path = %resource.path(), "found");
+                    return Ok(resource);
+                }
+                Ok(None) => {
+                    let own = self.kind == Kind::Budget;
+                    if !told {
+                        told = true;
+                        if own {
+                            tracing::error!(kind = %self.label, "our own kind is not served");
+                            self.send(Feed::Lost(self.kind.clone())).await?;
+                        } else {
+                            tracing::info!(kind = %self.label, "not served");
+                            self.input(Input::NotServed(self.kind.clone())).await?;
+                        }
+                    }
+                    self.backoff.reset();
+                    self.wait(if own { RECHECK_OWN } else { RECHECK }).await?;
+                }
+                Err(NoAnswer(reason)) => {
+                    tracing::warn!(kind = %self.label, %reason, "discovery failed");
+                    self.backoff.pause().await;
+                }
+            }
+        }
+    }
+
+    /// The version to watch from, or why the list could not be completed.
+    async fn list(&mut self, resource: &Resource) -> Result<Result<String, String>, Stopped> {
+        self.input(Input::ListBegan(self.kind.clone())).await?;
+        let mut token = String::new();
+        loop {
+            // No resourceVersion: a consistent read. "0" would be any state, however old.
+            let mut path = format!("{}?limit={PAGE_SIZE}", resource.path());
+            if !token.is_empty() {
+                path.push_str("&continue=");
+                path.push_str(&token);
+            }
+            let answer = match self.client.list(&path).await {
+                Ok(answer) if answer.code == StatusCode::OK => answer,
+                Ok(answer) => return Ok(Err(answer.message())),
+                Err(NoAnswer(reason)) => return Ok(Err(reason)),
+            };
+            let page: Page<'_> = match answer.json() {
+                Ok(page) => page,
+                Err(error) => return Ok(Err(format!("cannot read the list: {error}"))),
+            };
+            for item in page.items.unwrap_or_default() {
+                if let Some(decoded) = self.decode(item) {
+                    self.input(decoded.applied()).await?;
+                }
+            }
+            if page.metadata.r#continue.is_empty() {
+                self.input(Input::ListEnded(self.kind.clone())).await?;
+                tracing::debug!(kind = %self.label, version = %page.metadata.resource_version, "listed");
+                return Ok(Ok(page.metadata.resource_version));
+            }
+            token = page.metadata.r#continue;
+        }
+    }
+
+    /// Watches until a new list is needed, and says why.
+    async fn follow(
+        &mut self,
+        resource: &Resource,
+        mut version: String,
+    ) -> Result<String, Stopped> {
+        loop {
+            let opened = Instant::now();
+            match self.watch(resource, &mut version).await? {
+                // A server that ends every watch at once must not be asked in a tight loop.
+                Ended::Resume if opened.elapsed() < Duration::from_secs(1) => {
+                    self.backoff.pause().await;
+                }
+                Ended::Resume => {}
+                Ended::Broken(reason) => {
+                    tracing::warn!(kind = %self.label, %reason, "watch broke off");
+                    self.metrics.watch_restarted(&self.label);
+                    self.backoff.pause().await;
+                }
+                Ended::Relist(reason) => return Ok(reason),
+            }
+        }
+    }
+
+    async fn watch(&mut self, resource: &Resource, version: &mut String) -> Result<Ended, Stopped> {
+        let path = format!(
+            "{}?watch=1&allowWatchBookmarks=true&timeoutSeconds={WATCH_SECONDS}&resourceVersion={version}",
+            resource.path()
+        );
+        let mut lines = match self.client.stream(&path).await {
+            Ok(Ok(lines)) => lines,
+            Ok(Err(answer)) => {
+                return Ok(match answer.code {
+                    // The version expired, or the kind went away.
+                    StatusCode::GONE | StatusCode::NOT_FOUND => Ended::Relist(answer.message()),
+                    _ => Ended::Broken(answer.message()),
+                });
+            }
+            Err(NoAnswer(reason)) => return Ok(Ended::Broken(reason)),
+        };
+        let mut line = Vec::new();
+        loop {
+            line.clear();
+            tokio::select! {
+                () = self.feed.closed() => return Err(Stopped),
+                read = next_line(&mut lines, &mut line) => match read {
+                    Ok(0) => return Ok(Ended::Resume),
+                    Ok(_) => {}
+                    Err(reason) => return Ok(Ended::Broken(reason)),
+                },
+            }
+            if let Some(ended) = self.event(&line, version).await? {
+                return Ok(ended);
+            }
+            self.backoff.reset();
+        }
+    }
+
+    async fn event(&mut self, line: &[u8], version: &mut String) -> Result<Option<Ended>, Stopped> {
+        let event: Event<'_> = match serde_json::from_slice(line) {
+            Ok(event) => event,
+            // The connection was cut in the middle of a line.
+            Err(error) if error.is_eof() => return Ok(Some(Ended::Resume)),
+            Err(error) => return Ok(Some(Ended::Relist(format!("cannot read an event: {error}")))),
+        };
+        match event.kind {
+            EventKind::Error => {
+                let status: ErrorStatus =
+                    serde_json::from_str(event.object.get()).unwrap_or_default();
+                let reason = format!("{} ({})", status.message, status.code);
+                return Ok(Some(Ended::Relist(reason)));
+            }
+            EventKind::Bookmark => {
+                if let Ok(bookmark) = serde_json::from_str::<Unread>(event.object.get()) {
+                    advance(version, &bookmark.metadata.resource_version);
+                }
+            }
+            EventKind::Added | EventKind::Modified | EventKind::Deleted => {
+                if let Some(decoded) = self.decode(event.object) {
+                    advance(version, &version_of(&decoded).0);
+                    let input = match event.kind {
+                        EventKind::Deleted => decoded.deleted(),
+                        _ => decoded.applied(),
+                    };
+                    self.input(input).await?;
+                }
+            }
+        }
+        Ok(None)
+    }
+
+    /// None: it cannot be read. Reported once per version, because a relist shows it again.
+    fn decode(&mut self, object: &RawValue) -> Option<Decoded> {
+        let error = match decode(&self.kind, object.get().as_bytes()) {
+            Ok(decoded) => return Some(decoded),
+            Err(error) => error,
+        };
+        let unread: Unread = serde_json::from_str(object.get()).unwrap_or_default();
+        let (uid, version) = (unread.metadata.uid, unread.metadata.resource_version);
+        if self.undecodable.get(&uid) != Some(&version) {
+            if self.undecodable.len() >= UNDECODABLE_MAX {
+                self.undecodable.clear();
+            }
+            tracing::warn!(kind = %self.label, %uid, %version, %error, "skipping an object");
+            self.metrics.undecodable_object(&self.label);
+            self.undecodable.insert(uid, version);
+        }
+        None
+    }
+
+    async fn input(&self, input: Input) -> Result<(), Stopped> {
+        self.send(Feed::Input(input)).await
+    }
+
+    async fn send(&self, feed: Feed) -> Result<(), Stopped> {
+        self.feed.send(feed).await.map_err(|_| Stopped)
+    }
+
+    async fn wait(&self, time: Duration) -> Result<(), Stopped> {
+        tokio::select! {
+            () = self.feed.closed() => Err(Stopped),
+            () = tokio::time::sleep(time) => Ok(()),
+        }
+    }
+}
+
+async fn next_line(
+    lines: &mut (impl AsyncBufRead + Unpin),
+    line: &mut Vec<u8>,
+) -> Result<usize, String> {
+    match tokio::time::timeout(SILENCE, lines.read_until(b'\n', line)).await {
+        Ok(read) => read.map_err(|e| e.to_string()),
+        Err(_) => Err(format!("nothing came for {} s", SILENCE.as_secs())),
+    }
+}
+
+fn advance(version: &mut String, to: &str) {
+    if !to.is_empty() {
+        to.clone_into(version);
+    }
+}
+
+fn version_of(decoded: &Decoded) -> &ResourceVersion {
+    match decoded {
+        Decoded::Pod(object) => &object.version,
+        Decoded::Budget(object) => &object.version,
+        Decoded::BuiltinBudget(object) => &object.version,
+        Decoded::PodGroup(object) => &object.version,
+        Decoded::Workload(object) => &object.version,
+        Decoded::Owner(object) => &object.version,
+    }
+}
