@@ -1,7 +1,12 @@
-use std::collections::{BTreeSet, VecDeque};
+//! Dispatch: every input goes to its namespace, every timer to whoever set it.
 
-use crate::io::{Command, Input, Kind};
-use crate::model::{BudgetKey, BudgetStatus, GroupApi, GroupKind, Owner, Timestamp};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::sync::Arc;
+
+use crate::io::{Change, Command, Input, Kind};
+use crate::model::{BudgetKey, BudgetStatus, GroupApi, GroupKind, ObjectKey, Owner, Timestamp};
+use crate::namespace::{Context, Namespace, Reads};
+use crate::timer::Timers;
 
 /// What a deployment chooses.
 #[derive(Clone, Debug)]
@@ -50,17 +55,43 @@ impl Default for Config {
 #[derive(Debug)]
 pub struct Engine {
     config: Config,
+    /// The time of the newest input.
+    now: Timestamp,
+    namespaces: BTreeMap<Arc<str>, Namespace>,
+    /// Kinds that are not synced yet.
+    unsynced: BTreeSet<Kind>,
+    /// Lists under way, and what they have held so far.
+    lists: BTreeMap<Kind, BTreeSet<ObjectKey>>,
+    timers: Timers,
+    reads: Reads,
     commands: VecDeque<Command>,
 }
 
 impl Engine {
     pub fn new(config: Config) -> Self {
-        Self { config, commands: VecDeque::new() }
+        Self {
+            unsynced: config.kinds.clone(),
+            config,
+            now: Timestamp::default(),
+            namespaces: BTreeMap::new(),
+            lists: BTreeMap::new(),
+            timers: Timers::default(),
+            reads: Reads::default(),
+            commands: VecDeque::new(),
+        }
     }
 
     /// Take in one input at time `now`.
     pub fn handle(&mut self, now: Timestamp, input: Input) {
-        let _ = (now, input);
+        self.now = now;
+        self.dispatch(now, input);
+        while let Some((namespace, due)) = self.timers.pop_due(now) {
+            self.timers.woken();
+            self.within(now, &namespace, |ns, cx| ns.due(cx, due));
+        }
+        if let Some(at) = self.timers.announce() {
+            self.commands.push_back(Command::WakeAt(at));
+        }
     }
 
     /// The next thing to do, or None when everything has been handed out.
@@ -70,12 +101,160 @@ impl Engine {
 
     /// Kinds that are neither synced nor known to be not served. Empty means ready.
     pub fn unsynced(&self) -> Vec<&Kind> {
-        self.config.kinds.iter().collect()
+        self.unsynced.iter().collect()
     }
 
     /// The budget's status as the engine computes it now, written or not.
     pub fn status(&self, budget: &BudgetKey) -> Option<BudgetStatus> {
-        let _ = budget;
-        None
+        let namespace = self.namespaces.get(budget.object.namespace.as_str())?;
+        namespace.computed_status(&self.config, self.now, budget)
+    }
+
+    /// Recompute every counter from scratch and panic where it differs from the one kept.
+    pub fn verify(&self) {
+        self.namespaces.values().for_each(Namespace::verify);
+    }
+
+    fn dispatch(&mut self, now: Timestamp, input: Input) {
+        match input {
+            Input::Pod(change) => {
+                let key = change.object().key.clone();
+                self.listed(&Kind::Pod, &change, &key);
+                self.within_key(now, &key, |ns, cx| match change {
+                    Change::Applied(pod) => ns.apply_pod(cx, pod),
+                    Change::Deleted(pod) => ns.delete_pod(cx, &pod),
+                });
+            }
+            Input::Budget(change) => {
+                let key = change.object().key.clone();
+                self.listed(&Kind::Budget, &change, &key.object);
+                self.within_key(now, &key.object, |ns, cx| match change {
+                    Change::Applied(budget) => ns.apply_budget(cx, budget),
+                    Change::Deleted(budget) => ns.delete_budget_of(cx, &budget.key, &budget.uid),
+                });
+            }
+            Input::BuiltinBudget(change) => {
+                let key = change.object().key.clone();
+                self.listed(&Kind::BuiltinBudget, &change, &key);
+                self.within_key(now, &key, |ns, _| match change {
+                    Change::Applied(budget) => ns.apply_builtin(budget),
+                    Change::Deleted(budget) => ns.delete_builtin(&budget.key.name),
+                });
+            }
+            Input::PodGroup(change) => {
+                let key = change.object().key.clone();
+                self.listed(&Kind::PodGroup(change.object().api), &change, &key);
+                self.within_key(now, &key, |ns, cx| match change {
+                    Change::Applied(group) => ns.apply_group(cx, group),
+                    Change::Deleted(group) => ns.delete_group(cx, group.api, &group.key.name),
+                });
+            }
+            Input::Workload(change) => {
+                let key = change.object().key.clone();
+                self.listed(&Kind::Workload(change.object().api), &change, &key);
+                self.within_key(now, &key, |ns, cx| match change {
+                    Change::Applied(workload) => ns.apply_workload(cx, workload),
+                    Change::Deleted(w) => ns.delete_workload(cx, w.api, &w.key.name),
+                });
+            }
+            Input::Owner(change) => {
+                let key = change.object().key.clone();
+                self.listed(&Kind::Owner(change.object().group_kind.clone()), &change, &key);
+                self.within_key(now, &key, |ns, cx| match change {
+                    Change::Applied(owner) => ns.apply_owner(cx, owner),
+                    Change::Deleted(o) => ns.delete_owner(cx, &o.group_kind, &o.key.name),
+                });
+            }
+            Input::ListBegan(kind) => {
+                self.lists.insert(kind, BTreeSet::new());
+            }
+            Input::ListEnded(kind) => self.list_ended(now, &kind),
+            Input::NotServed(kind) => {
+                self.lists.insert(kind.clone(), BTreeSet::new());
+                self.list_ended(now, &kind);
+            }
+            Input::Unreadable { kind, key, why } => {
+                if let Some(list) = self.lists.get_mut(&kind) {
+                    list.insert(key.clone());
+                }
+                if kind == Kind::Budget {
+                    self.within_key(now, &key.clone(), |ns, cx| {
+                        ns.budget_unreadable(cx, &BudgetKey::pdb(key.namespace, key.name), why);
+                    });
+                }
+            }
+            Input::Evict(eviction) => {
+                let key = eviction.pod.clone();
+                self.within_key(now, &key, |ns, cx| ns.evict(cx, eviction));
+            }
+            Input::PodRead { token, outcome } => {
+                if let Some((namespace, purpose)) = self.reads.end(token) {
+                    self.within(now, &namespace, |ns, cx| ns.read(cx, purpose, outcome));
+                }
+            }
+            Input::StatusWritten { budget, outcome } => {
+                self.within_key(now, &budget.object, |ns, cx| {
+                    ns.written(cx, &budget, outcome);
+                });
+            }
+            Input::ScaleRead { namespace, owner, outcome } => {
+                let key = ObjectKey::new(namespace, "");
+                self.within_key(now, &key, |ns, cx| ns.scale_read(cx, &owner, outcome));
+            }
+            Input::Tick => {}
+        }
+    }
+
+    fn listed<T>(&mut self, kind: &Kind, change: &Change<T>, key: &ObjectKey) {
+        if let (Change::Applied(_), Some(list)) = (change, self.lists.get_mut(kind)) {
+            list.insert(key.clone());
+        }
+    }
+
+    /// Whatever the list did not hold is gone.
+    fn list_ended(&mut self, now: Timestamp, kind: &Kind) {
+        let Some(list) = self.lists.remove(kind) else { return };
+        let namespaces: Vec<Arc<str>> = self.namespaces.keys().cloned().collect();
+        for name in namespaces {
+            let held = |object: &str| list.contains(&ObjectKey::new(&*name, object));
+            self.within(now, &name, |ns, cx| ns.retain(cx, kind, held));
+        }
+        self.unsynced.remove(kind);
+    }
+
+    fn within_key(
+        &mut self,
+        now: Timestamp,
+        key: &ObjectKey,
+        f: impl FnOnce(&mut Namespace, &mut Context<'_>),
+    ) {
+        let name = self
+            .namespaces
+            .get_key_value(key.namespace.as_str())
+            .map_or_else(|| Arc::from(key.namespace.as_str()), |(name, _)| name.clone());
+        self.within(now, &name, f);
+    }
+
+    fn within(
+        &mut self,
+        now: Timestamp,
+        name: &Arc<str>,
+        f: impl FnOnce(&mut Namespace, &mut Context<'_>),
+    ) {
+        let unsynced = self.unsynced.first().map(|kind| format!("{kind:?}"));
+        let mut context = Context {
+            now,
+            config: &self.config,
+            unsynced: unsynced.as_deref(),
+            commands: &mut self.commands,
+            timers: &mut self.timers,
+            reads: &mut self.reads,
+        };
+        let namespace =
+            self.namespaces.entry(name.clone()).or_insert_with(|| Namespace::new(name.clone()));
+        f(namespace, &mut context);
+        if namespace.is_empty() {
+            self.namespaces.remove(name);
+        }
     }
 }

@@ -22,6 +22,13 @@ pub enum Input {
     ListEnded(Kind),
     /// The API server does not serve this kind. That is a normal state: synced, and empty.
     NotServed(Kind),
+    /// The object exists but cannot be decoded. Its last readable state stays in force; a budget
+    /// also allows nothing until it can be read again.
+    Unreadable {
+        kind: Kind,
+        key: ObjectKey,
+        why: String,
+    },
     /// An eviction to decide.
     Evict(Eviction),
     /// Answer to [`Command::ReadPod`].
@@ -50,6 +57,14 @@ pub enum Change<T> {
     Applied(T),
     /// The object's last state. Of a pod it carries the evidence of why it went.
     Deleted(T),
+}
+
+impl<T> Change<T> {
+    pub fn object(&self) -> &T {
+        match self {
+            Self::Applied(object) | Self::Deleted(object) => object,
+        }
+    }
 }
 
 /// The kinds that the shell watches. The engine denies until each is synced or not served.

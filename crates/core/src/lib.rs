@@ -16,6 +16,13 @@ pub mod model;
 pub mod verdict;
 
 mod engine;
+mod intern;
+mod namespace;
+mod replica;
+mod selector;
+mod tally;
+mod threshold;
+mod timer;
 
 pub use engine::{Config, Engine};
 pub use io::{Change, Command, Eviction, Input, Kind};

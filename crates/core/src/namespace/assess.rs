@@ -1,0 +1,188 @@
+//! May this pod be evicted, as far as this budget goes? (semantics 6, upstream 2.1)
+
+use super::budgets::BudgetEntry;
+use super::evaluate::{Evaluation, Failure};
+use super::pods::PodEntry;
+use super::{BudgetId, Namespace};
+use crate::model::{Scope, UnhealthyPolicy};
+use crate::verdict::DenyReason;
+
+/// One budget's answer.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Opinion {
+    /// It needs a grant of this cost.
+    Allow {
+        cost: i64,
+    },
+    /// The pod holds a grant already; it is renewed.
+    Renew {
+        cost: i64,
+    },
+    Deny(Objection),
+}
+
+/// Why a budget says no, with everything that the explanation needs.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Objection {
+    pub(super) reason: DenyReason,
+    pub(super) evaluation: Evaluation,
+    /// The replica that would break, or that is broken: minCount and healthy pods.
+    pub(super) replica: Option<ReplicaState>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct ReplicaState {
+    pub(super) label: String,
+    pub(super) min: i64,
+    pub(super) healthy_pods: i64,
+    pub(super) selected_pods: i64,
+    pub(super) healthy: bool,
+}
+
+impl Namespace {
+    /// The rules, in their order. The pod's own grants in other budgets are left out of the
+    /// account: they stand for this very disruption, which must not be charged twice.
+    pub(super) fn assess(&self, budget: &BudgetEntry, pod: &PodEntry) -> Opinion {
+        let mut evaluation = self.evaluate(budget);
+        if let Some(grant) = budget.ledger.get(&pod.name, &pod.pod.uid) {
+            return Opinion::Renew { cost: grant.cost };
+        }
+        let not_ready = !pod.pod.ready;
+        let always = budget.object.spec.unhealthy_policy == UnhealthyPolicy::AlwaysAllow;
+        if evaluation.failure == Some(Failure::Processing) {
+            return deny(DenyReason::BeingProcessed, evaluation, None);
+        }
+        if not_ready && always {
+            return Opinion::Allow { cost: 0 };
+        }
+        if evaluation.scope == Scope::Workload && pod.replica.is_none() {
+            return deny(DenyReason::MissingReference, evaluation, None);
+        }
+        if evaluation.failure.is_some() {
+            return deny(DenyReason::FailedClosed, evaluation, None);
+        }
+        let sound = pod.is_sound(evaluation.scope);
+        // Sound but granted elsewhere: counted as unhealthy; put it back for this decision.
+        let put_back = i64::from(sound && pod.granted > 0);
+        match evaluation.scope {
+            Scope::Pod => {
+                evaluation.change_healthy(put_back);
+                assess_pod(evaluation, not_ready)
+            }
+            Scope::Workload => {
+                assess_replica(budget, pod, evaluation, sound, put_back, always, self)
+            }
+        }
+    }
+
+    /// What the built-in eviction handler behind us would refuse (upstream 2.1 steps 8 to 10).
+    pub(super) fn builtin_objection(&self, pod: &PodEntry) -> Option<String> {
+        let covering: Vec<&super::BuiltinEntry> = self
+            .builtin_index
+            .candidates(&pod.labels)
+            .filter_map(|name| self.builtins.get(name))
+            .filter(|b| b.selector.as_ref().is_some_and(|s| s.matches(&pod.labels)))
+            .collect();
+        let [entry] = covering[..] else {
+            let mut names: Vec<&str> =
+                covering.iter().map(|b| b.object.key.name.as_str()).collect();
+            names.sort_unstable();
+            return (!names.is_empty()).then(|| {
+                format!(
+                    "{} built-in policy/v1 budgets select this pod ({}), and the API server evicts no pod that has \
+                     more than one; keep one of them",
+                    names.len(),
+                    names.join(", ")
+                )
+            });
+        };
+        let b = &entry.object;
+        let name = &b.key.name;
+        if !pod.pod.ready {
+            let healthy_budget = b.current_healthy >= b.desired_healthy && b.desired_healthy > 0;
+            if b.unhealthy_policy == UnhealthyPolicy::AlwaysAllow || healthy_budget {
+                return None;
+            }
+        }
+        if b.observed_generation < b.generation {
+            return Some(format!("the built-in policy/v1 budget {name} is still being processed"));
+        }
+        // The handler's own bound (upstream 2): MaxDisruptedPodSize.
+        if b.disrupted_pods > 2000 {
+            return Some(format!(
+                "the built-in policy/v1 budget {name} has too many evictions in flight"
+            ));
+        }
+        (b.disruptions_allowed <= 0).then(|| {
+            format!(
+                "the built-in policy/v1 budget {name} needs {} healthy pods and has {}, so the API server would \
+                 refuse the eviction",
+                b.desired_healthy, b.current_healthy
+            )
+        })
+    }
+
+    /// The budgets that select a pod, and the entry itself.
+    pub(super) fn covered(&self, pod: &str) -> Option<(&PodEntry, &[BudgetId])> {
+        let entry = self.pods.get(pod)?;
+        Some((entry, &entry.budgets))
+    }
+}
+
+impl Evaluation {
+    fn change_healthy(&mut self, by: i64) {
+        self.healthy += by;
+        self.allowed = if self.expected <= 0 { 0 } else { (self.healthy - self.desired).max(0) };
+    }
+}
+
+/// Upstream's rule for single pods.
+fn assess_pod(evaluation: Evaluation, not_ready: bool) -> Opinion {
+    let healthy_budget = evaluation.healthy >= evaluation.desired && evaluation.desired > 0;
+    if not_ready && healthy_budget {
+        return Opinion::Allow { cost: 0 };
+    }
+    if evaluation.allowed >= 1 {
+        return Opinion::Allow { cost: 1 };
+    }
+    deny(DenyReason::BudgetExhausted, evaluation, None)
+}
+
+/// Rules 5 to 7.
+fn assess_replica(
+    budget: &BudgetEntry,
+    pod: &PodEntry,
+    mut evaluation: Evaluation,
+    sound: bool,
+    put_back: i64,
+    always: bool,
+    namespace: &Namespace,
+) -> Opinion {
+    let key = pod.replica.as_ref();
+    let tally = key.and_then(|key| budget.tally.replicas.get(key));
+    let label = key.and_then(|key| namespace.replicas.get(key)).map(|r| r.resolution.label.clone());
+    let Some((tally, label)) = tally.zip(label) else {
+        return deny(DenyReason::MissingReference, evaluation, None);
+    };
+    // A replica that cannot be resolved has closed the budget, unless none of its pods runs.
+    let Some(min) = tally.summary.min else {
+        return deny(DenyReason::FailedClosed, evaluation, None);
+    };
+    let healthy_pods = tally.healthy_pods + put_back;
+    let healthy = !tally.summary.leaving && healthy_pods >= min;
+    evaluation.change_healthy(i64::from(healthy) - i64::from(tally.summary.healthy));
+    let enough = evaluation.healthy >= evaluation.desired;
+    let state = ReplicaState { label, min, healthy_pods, selected_pods: tally.pods, healthy };
+    let free = if healthy && sound { healthy_pods > min } else { enough || (!healthy && always) };
+    if free {
+        Opinion::Allow { cost: 0 }
+    } else if healthy && sound && evaluation.allowed >= 1 {
+        Opinion::Allow { cost: 1 }
+    } else {
+        deny(DenyReason::BudgetExhausted, evaluation, Some(state))
+    }
+}
+
+fn deny(reason: DenyReason, evaluation: Evaluation, replica: Option<ReplicaState>) -> Opinion {
+    Opinion::Deny(Objection { reason, evaluation, replica })
+}

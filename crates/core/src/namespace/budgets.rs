@@ -1,0 +1,247 @@
+//! Budgets come, change and go.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::ledger::Ledger;
+use super::writer::Writer;
+use super::{BudgetId, Context, Namespace};
+use crate::model::{Budget, BudgetKey, BuiltinBudget, Scope};
+use crate::selector::Selector;
+use crate::tally::Tally;
+use crate::timer::Due;
+
+/// A budget that is deleted and comes back within this time keeps its grants (semantics 5).
+const ORPHANED_GRANTS_KEPT: Duration = Duration::from_mins(2);
+
+#[derive(Debug)]
+pub(super) struct BudgetEntry {
+    pub(super) id: BudgetId,
+    /// As it stands on the API server, as far as we know.
+    pub(super) object: Budget,
+    /// The scope in force: with the feature gate off, everything is counted in pods.
+    pub(super) scope: Scope,
+    /// Ok(None) selects nothing.
+    pub(super) selector: Result<Option<Selector>, String>,
+    pub(super) tally: Tally,
+    pub(super) ledger: Ledger,
+    pub(super) writer: Writer,
+    pub(super) announced: Announced,
+    /// Its newest state cannot be decoded; `object` is the last that could.
+    pub(super) unreadable: Option<String>,
+}
+
+/// Events that were published already, so that each is published once per change.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(super) struct Announced {
+    pub(super) no_pods: bool,
+    pub(super) unmanaged_pods: bool,
+    pub(super) sync_error: Option<String>,
+}
+
+impl BudgetEntry {
+    /// Whether the thresholds mean nothing without the number of expected units.
+    pub(super) fn needs_total(&self) -> bool {
+        let spec = &self.object.spec;
+        match (&spec.max_unavailable, &spec.min_available) {
+            (Some(_), _) => true,
+            (None, Some(min)) => min.needs_total(),
+            (None, None) => false,
+        }
+    }
+}
+
+#[derive(Debug)]
+pub(super) struct BuiltinEntry {
+    pub(super) object: BuiltinBudget,
+    pub(super) selector: Option<Selector>,
+}
+
+impl Namespace {
+    pub(crate) fn apply_budget(&mut self, cx: &mut Context<'_>, budget: Budget) {
+        let id = self.budget_id(&budget.key);
+        match self.budgets.get(&id) {
+            Some(entry) if entry.object.uid == budget.uid => {
+                if !budget.version.is_older_than(&entry.object.version) {
+                    self.take_in(cx, &id, budget);
+                }
+            }
+            Some(_) => {
+                // The successor is in force before anybody who waited for the old one starts over.
+                let writer = self.remove_budget(cx, &id);
+                self.create_budget(cx, &id, budget);
+                self.budget_gone(cx, &id, writer);
+            }
+            None => self.create_budget(cx, &id, budget),
+        }
+    }
+
+    /// A newer state of a budget that we know: from the watch, or from our own write or read.
+    pub(super) fn take_in(&mut self, cx: &mut Context<'_>, id: &BudgetId, budget: Budget) {
+        let Some(entry) = self.budgets.get_mut(id) else { return };
+        entry.unreadable = None;
+        let respec = entry.object.spec != budget.spec;
+        let reselect = entry.object.spec.selector != budget.spec.selector;
+        if !respec {
+            entry.object = budget;
+            self.take_in_grants(cx, id);
+            self.touch(cx, id);
+            return;
+        }
+        // Anything about the spec may bear on what each pod contributes: count anew.
+        let selected = self.selected(id);
+        for name in &selected {
+            self.select(id, name, false);
+        }
+        let Some(entry) = self.budgets.get_mut(id) else { return };
+        entry.object = budget;
+        entry.scope = effective_scope(cx, &entry.object);
+        if reselect {
+            self.unindex(id);
+            self.index(id);
+            self.select_all(id);
+        } else {
+            for name in &selected {
+                self.select(id, name, true);
+            }
+        }
+        self.take_in_grants(cx, id);
+        self.touch(cx, id);
+    }
+
+    /// The watch says that this very budget is gone.
+    pub(crate) fn delete_budget_of(&mut self, cx: &mut Context<'_>, key: &BudgetKey, uid: &str) {
+        if self.budgets.get(key).is_some_and(|entry| entry.object.uid == uid) {
+            self.delete_budget(cx, key);
+        }
+    }
+
+    /// The budget exists in a state that cannot be decoded: fail closed on what it selected last.
+    pub(crate) fn budget_unreadable(&mut self, cx: &mut Context<'_>, key: &BudgetKey, why: String) {
+        let id = self.budget_id(key);
+        if let Some(entry) = self.budgets.get_mut(&id) {
+            entry.unreadable = Some(why);
+            self.touch(cx, &id);
+        }
+    }
+
+    pub(crate) fn delete_budget(&mut self, cx: &mut Context<'_>, key: &BudgetKey) {
+        let id = self.budget_id(key);
+        let writer = self.remove_budget(cx, &id);
+        self.budget_gone(cx, &id, writer);
+    }
+
+    pub(crate) fn apply_builtin(&mut self, builtin: BuiltinBudget) {
+        let name = builtin.key.name.clone();
+        if let Some(old) = self.builtins.get(&name)
+            && builtin.version.is_older_than(&old.object.version)
+        {
+            return;
+        }
+        self.delete_builtin(&name);
+        // An invalid selector is ignored by the built-in handler, so it is here (upstream 2.1.7).
+        let selector = builtin
+            .selector
+            .as_ref()
+            .and_then(|selector| Selector::compile(&mut self.interner, selector).ok());
+        if let Some(selector) = &selector {
+            self.builtin_index.insert(&name, selector);
+        }
+        self.builtins.insert(name, BuiltinEntry { object: builtin, selector });
+    }
+
+    pub(crate) fn delete_builtin(&mut self, name: &str) {
+        if let Some(entry) = self.builtins.remove(name)
+            && let Some(selector) = entry.selector
+        {
+            self.builtin_index.remove(&name.to_owned(), &selector);
+            selector.release(&mut self.interner);
+        }
+    }
+
+    /// The shared name, if the budget is known.
+    pub(super) fn budget_id(&self, key: &BudgetKey) -> BudgetId {
+        self.budgets.get_key_value(key).map_or_else(|| Arc::new(key.clone()), |(id, _)| id.clone())
+    }
+
+    /// What its writer was about is for the caller to settle.
+    fn remove_budget(&mut self, cx: &mut Context<'_>, id: &BudgetId) -> Writer {
+        for name in self.selected(id) {
+            self.select(id, &name, false);
+        }
+        self.unindex(id);
+        let Some(entry) = self.budgets.remove(id) else { return Writer::default() };
+        let grants = entry.ledger.into_committed();
+        if !grants.is_empty() {
+            self.orphans.insert(id.clone(), grants);
+            let due = Due::Orphan { budget: id.clone() };
+            cx.timers.at(cx.now + ORPHANED_GRANTS_KEPT, &self.name, due);
+        }
+        self.forget_granted(cx, id);
+        entry.writer
+    }
+
+    fn create_budget(&mut self, cx: &mut Context<'_>, id: &BudgetId, budget: Budget) {
+        let entry = BudgetEntry {
+            id: id.clone(),
+            scope: effective_scope(cx, &budget),
+            object: budget,
+            selector: Ok(None),
+            tally: Tally::default(),
+            ledger: Ledger::default(),
+            writer: Writer::default(),
+            announced: Announced::default(),
+            unreadable: None,
+        };
+        self.budgets.insert(id.clone(), entry);
+        self.index(id);
+        self.select_all(id);
+        self.take_in_grants(cx, id);
+        self.adopt_orphans(cx, id);
+        self.touch(cx, id);
+    }
+
+    /// Compile the selector and enter it into the index.
+    fn index(&mut self, id: &BudgetId) {
+        let Some(entry) = self.budgets.get_mut(id) else { return };
+        let selector = entry.object.spec.selector.as_ref();
+        entry.selector = match selector.map(|s| Selector::compile(&mut self.interner, s)) {
+            Some(Ok(selector)) => {
+                self.budget_index.insert(id, &selector);
+                Ok(Some(selector))
+            }
+            Some(Err(why)) => Err(why),
+            None => Ok(None),
+        };
+    }
+
+    fn unindex(&mut self, id: &BudgetId) {
+        let Some(entry) = self.budgets.get_mut(id) else { return };
+        if let Ok(Some(selector)) = std::mem::replace(&mut entry.selector, Ok(None)) {
+            self.budget_index.remove(id, &selector);
+            selector.release(&mut self.interner);
+        }
+    }
+
+    /// A new selector is the one occasion to look at every pod of the namespace.
+    fn select_all(&mut self, id: &BudgetId) {
+        let Some(Ok(Some(selector))) = self.budgets.get(id).map(|b| &b.selector) else { return };
+        let matching: Vec<Arc<str>> = self
+            .pods
+            .values()
+            .filter(|entry| selector.matches(&entry.labels))
+            .map(|entry| entry.name.clone())
+            .collect();
+        for name in matching {
+            self.select(id, &name, true);
+        }
+    }
+
+    fn selected(&self, id: &BudgetId) -> Vec<Arc<str>> {
+        self.pods.values().filter(|e| e.budgets.contains(id)).map(|e| e.name.clone()).collect()
+    }
+}
+
+fn effective_scope(cx: &Context<'_>, budget: &Budget) -> Scope {
+    if cx.config.multi_pod_pdbs { budget.spec.scope } else { Scope::Pod }
+}

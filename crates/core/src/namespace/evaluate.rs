@@ -1,0 +1,298 @@
+//! A budget's numbers, from its counters (upstream 1.5 for pods, semantics 4 and 5 for replicas).
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use super::Namespace;
+use super::budgets::BudgetEntry;
+use super::scale::Found;
+use crate::model::{ControllerRef, Owner, Scope};
+use crate::replica::{GroupCount, Source};
+
+/// What a budget comes to, in its unit.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Evaluation {
+    pub(super) scope: Scope,
+    pub(super) expected: i64,
+    pub(super) desired: i64,
+    pub(super) healthy: i64,
+    pub(super) allowed: i64,
+    /// The fewest pods that can carry `desired`.
+    pub(super) desired_pods: i64,
+    pub(super) failure: Option<Failure>,
+}
+
+/// Why the budget allows nothing, whatever its numbers say.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Failure {
+    /// A scale has not been read yet.
+    Processing,
+    /// Upstream's failSafe.
+    SyncFailed(SyncError),
+    /// The budget failed closed (semantics 6.4).
+    Unresolved(String),
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum SyncError {
+    Selector(String),
+    ExpectedCount(String),
+}
+
+impl SyncError {
+    pub(super) fn text(&self) -> &str {
+        match self {
+            Self::Selector(why) | Self::ExpectedCount(why) => why,
+        }
+    }
+}
+
+impl Namespace {
+    pub(super) fn evaluate(&self, budget: &BudgetEntry) -> Evaluation {
+        if let Some(why) = &budget.unreadable {
+            return Evaluation::failed(budget, SyncError::ExpectedCount(why.clone()));
+        }
+        if let Err(why) = &budget.selector {
+            return Evaluation::failed(budget, SyncError::Selector(why.clone()));
+        }
+        match budget.scope {
+            Scope::Pod => self.evaluate_pods(budget),
+            Scope::Workload => self.evaluate_replicas(budget),
+        }
+    }
+
+    fn evaluate_pods(&self, budget: &BudgetEntry) -> Evaluation {
+        let total =
+            if budget.needs_total() { self.expected_pods(budget) } else { Ok(budget.tally.pods) };
+        let expected = match total {
+            Ok(expected) => expected,
+            Err(None) => {
+                return Evaluation {
+                    failure: Some(Failure::Processing),
+                    ..Evaluation::empty(budget)
+                };
+            }
+            Err(Some(why)) => return Evaluation::failed(budget, SyncError::ExpectedCount(why)),
+        };
+        Evaluation::of(budget, expected, budget.tally.healthy_pods)
+    }
+
+    fn evaluate_replicas(&self, budget: &BudgetEntry) -> Evaluation {
+        let tally = &budget.tally;
+        let live = tally.live_replicas;
+        let total = self.expected_replicas(budget);
+        let expected = total.as_ref().map_or(live, |total| live.max(*total));
+        let mut evaluation = Evaluation::of(budget, expected, tally.healthy_replicas);
+        if evaluation.failure.is_some() {
+            return evaluation;
+        }
+        let closed = if let Some(key) = tally.closing.first() {
+            Some(self.name_unresolved(budget, key))
+        } else if budget.needs_total() {
+            total.err()
+        } else {
+            None
+        };
+        if let Some(why) = closed {
+            evaluation.failure = Some(Failure::Unresolved(why));
+            evaluation.allowed = 0;
+        }
+        evaluation.desired_pods =
+            smallest(&tally.min_counts, evaluation.expected, evaluation.desired);
+        evaluation
+    }
+
+    /// Σ of the scales of the distinct controllers; Err(None) while one is being read.
+    fn expected_pods(&self, budget: &BudgetEntry) -> Result<i64, Option<String>> {
+        let mut scales: BTreeMap<&str, i64> = BTreeMap::new();
+        let mut found = Vec::new();
+        let mut pending = false;
+        for controller in budget.tally.controllers.keys() {
+            match self.find_scale(controller) {
+                Found::Scale { uid, replicas } => found.push((uid, replicas)),
+                Found::Nothing => {
+                    let pod = self.pod_of(budget, controller);
+                    return Err(Some(format!("found no controllers for pod \"{pod}\"")));
+                }
+                Found::Failed(why) => return Err(Some(why)),
+                Found::Pending => pending = true,
+            }
+        }
+        if pending {
+            return Err(None);
+        }
+        for (uid, replicas) in &found {
+            scales.insert(uid, *replicas);
+        }
+        Ok(scales.values().sum())
+    }
+
+    fn pod_of(&self, budget: &BudgetEntry, controller: &ControllerRef) -> String {
+        self.pods
+            .values()
+            .find(|e| {
+                e.pod.controller.as_ref() == Some(controller) && e.budgets.contains(&budget.id)
+            })
+            .map(|e| e.name.to_string())
+            .unwrap_or_default()
+    }
+
+    /// The sum over the sources; Err says which one is unknown (semantics 4).
+    fn expected_replicas(&self, budget: &BudgetEntry) -> Result<i64, String> {
+        let mut sum = 0;
+        let mut jobsets: BTreeMap<&str, BTreeSet<Option<&GroupCount>>> = BTreeMap::new();
+        for source in budget.tally.sources.keys() {
+            if let Source::JobSet { name, otherwise } = source {
+                jobsets.entry(name).or_default().insert(otherwise.as_ref());
+            } else {
+                sum += self.source_replicas(source)?;
+            }
+        }
+        for (name, otherwise) in jobsets {
+            let jobset = self.objects.owner(Owner::JOBSET_GROUP, "JobSet", name);
+            if let Some(replicas) =
+                jobset.and_then(|j| j.replicas).filter(|_| self.one_job_per_replica(budget, name))
+            {
+                sum += replicas;
+                continue;
+            }
+            for count in otherwise {
+                let count = count.ok_or_else(|| format!(
+                    "the number of replicas of JobSet {name} is unknown, because its Jobs and replicas do not \
+                     match one to one"
+                ))?;
+                sum += self.group_count(count);
+            }
+        }
+        Ok(sum)
+    }
+
+    fn source_replicas(&self, source: &Source) -> Result<i64, String> {
+        match source {
+            Source::Entry { api, workload, entry } => self
+                .objects
+                .workload_entry(*api, workload, entry)
+                .and_then(|e| e.replicas)
+                .ok_or_else(|| {
+                    format!("Workload {workload} says no number of replicas for {entry}")
+                }),
+            Source::Lws { name } => self
+                .objects
+                .owner(Owner::LWS_GROUP, "LeaderWorkerSet", name)
+                .and_then(|lws| lws.replicas)
+                .ok_or_else(|| {
+                    format!("LeaderWorkerSet {name} does not exist, so its scale is unknown")
+                }),
+            Source::StatefulSet { name } => self
+                .objects
+                .owner("apps", "StatefulSet", name)
+                .and_then(|set| Some((set.replicas?, set.group_size?)))
+                .map(|(replicas, size)| (replicas + size - 1).div_euclid(size.max(1)))
+                .ok_or_else(|| format!("StatefulSet {name} has no readable scale")),
+            Source::Job { .. } => Ok(1),
+            Source::Groups(count) => Ok(self.group_count(count)),
+            Source::JobSet { name, .. } => Err(format!("JobSet {name} is counted by its jobs")),
+            Source::Unknown => {
+                Err("the number of expected replicas is unknown: no Workload, scale, Job or \
+                                    owner of the PodGroups tells it; use an integer minAvailable"
+                    .to_owned())
+            }
+        }
+    }
+
+    fn group_count(&self, count: &GroupCount) -> i64 {
+        self.objects.group_counts.get(count).copied().unwrap_or(0)
+    }
+
+    /// Whether this budget's replicas of the `JobSet` and its Jobs match one to one.
+    fn one_job_per_replica(&self, budget: &BudgetEntry, jobset: &str) -> bool {
+        let of_jobset =
+            |source: &Source| matches!(source, Source::JobSet { name, .. } if name == jobset);
+        let mut jobs = BTreeSet::new();
+        budget.tally.replicas.iter().all(|(key, tally)| {
+            let Some(replica) = self.replicas.get(key) else { return true };
+            if !tally.has_source(of_jobset) {
+                return true;
+            }
+            let own = &replica.resolution.jobs;
+            own.len() == 1 && own.iter().all(|job| jobs.insert(job))
+        })
+    }
+}
+
+impl Evaluation {
+    /// Thresholds applied to totals; the same arithmetic for both units.
+    fn of(budget: &BudgetEntry, expected: i64, healthy: i64) -> Self {
+        let spec = &budget.object.spec;
+        let (expected, desired) = match (&spec.max_unavailable, &spec.min_available) {
+            (Some(max), _) => (expected, max.of(expected).map(|max| (expected - max).max(0))),
+            (None, Some(min)) => (expected, min.of(expected)),
+            (None, None) => (0, Ok(0)),
+        };
+        match desired {
+            Ok(desired) => Self {
+                scope: budget.scope,
+                expected,
+                desired,
+                healthy,
+                allowed: if expected <= 0 { 0 } else { (healthy - desired).max(0) },
+                desired_pods: desired,
+                failure: None,
+            },
+            Err(why) => Self::failed(budget, SyncError::ExpectedCount(why)),
+        }
+    }
+
+    fn failed(budget: &BudgetEntry, why: SyncError) -> Self {
+        Self { failure: Some(Failure::SyncFailed(why)), ..Self::empty(budget) }
+    }
+
+    fn empty(budget: &BudgetEntry) -> Self {
+        Self {
+            scope: budget.scope,
+            expected: 0,
+            desired: 0,
+            healthy: 0,
+            allowed: 0,
+            desired_pods: 0,
+            failure: None,
+        }
+    }
+}
+
+/// Sum of the `n` smallest of `expected` minCounts, of which those in `known` are known and the
+/// others are taken as the smallest known (semantics 2).
+fn smallest(known: &BTreeMap<i64, u32>, expected: i64, n: i64) -> i64 {
+    let Some((least, _)) = known.first_key_value() else { return 0 };
+    let count: i64 = known.values().map(|c| i64::from(*c)).sum();
+    let unknown = (expected.max(n) - count).max(0);
+    let mut left = n;
+    let mut sum = 0;
+    for (min, count) in
+        std::iter::once((*least, unknown)).chain(known.iter().map(|(m, c)| (*m, i64::from(*c))))
+    {
+        let taken = left.min(count);
+        sum += taken * min;
+        left -= taken;
+    }
+    sum
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn desired_pods_is_the_sum_of_the_smallest_min_counts() {
+        let mins = |pairs: &[(i64, u32)]| pairs.iter().copied().collect::<BTreeMap<_, _>>();
+        for (known, expected, n, sum) in [
+            (mins(&[(8, 10)]), 10, 9, 72),
+            (mins(&[(8, 8)]), 10, 9, 72),
+            (mins(&[(3, 1), (8, 1)]), 3, 2, 6),
+            (mins(&[(3, 1), (8, 1)]), 2, 2, 11),
+            (mins(&[]), 4, 2, 0),
+            (mins(&[(8, 2)]), 2, 5, 40),
+        ] {
+            assert_eq!(smallest(&known, expected, n), sum);
+        }
+    }
+}

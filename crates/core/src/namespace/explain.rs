@@ -1,0 +1,156 @@
+//! Denials in words: the arithmetic, and what would help (semantics 7).
+
+use super::assess::{Objection, ReplicaState};
+use super::budgets::BudgetEntry;
+use super::evaluate::{Evaluation, Failure};
+use super::pods::PodEntry;
+use super::status::{count, name_some};
+use super::{BudgetId, Namespace};
+use crate::model::Scope;
+use crate::verdict::{CANNOT_EVICT, Cause, Denial, DenyReason};
+
+impl Namespace {
+    /// The denial for a pod that these budgets object to.
+    pub(super) fn explain(&self, pod: &PodEntry, objections: &[(BudgetId, Objection)]) -> Denial {
+        let explained: Vec<(String, Cause)> = objections
+            .iter()
+            .filter_map(|(id, objection)| {
+                let budget = self.budgets.get(id)?;
+                let (sentence, detail) = explain_one(budget, pod, objection);
+                Some((sentence, Cause { budget: Some((**id).clone()), message: detail }))
+            })
+            .collect();
+        let (sentences, causes): (Vec<String>, Vec<Cause>) = explained.into_iter().unzip();
+        let reason = objections.first().map_or(DenyReason::BeingProcessed, |(_, o)| o.reason);
+        let sentence = sentences.first().map_or("", String::as_str);
+        Denial { reason, message: format!("{CANNOT_EVICT} {sentence}"), causes }
+    }
+}
+
+/// One sentence for the message, which is all that kubectl drain prints, and the whole story
+/// for the cause, which opens with upstream's words.
+fn explain_one(budget: &BudgetEntry, pod: &PodEntry, objection: &Objection) -> (String, String) {
+    let name = &budget.id.object.name;
+    let Objection { evaluation, replica, .. } = objection;
+    let failure = evaluation.failure.as_ref();
+    match (objection.reason, failure) {
+        (DenyReason::MissingReference, _) => {
+            let what = format!(
+                "pod {} names no replica, and budget {name} counts replicas; set \
+                 spec.schedulingGroup.podGroupName or annotation holdfast.dev/pod-group on the pod",
+                pod.name
+            );
+            (
+                sentence(&what),
+                format!(
+                    "The disruption budget {name} does not allow evicting pods currently: {what}"
+                ),
+            )
+        }
+        (_, Some(Failure::SyncFailed(error))) => {
+            let why = error.text();
+            (
+                format!("Budget {name} cannot be computed: {why}."),
+                format!(
+                    "The disruption budget {name} does not allow evicting pods currently because it failed \
+                     sync: {why}"
+                ),
+            )
+        }
+        (_, Some(Failure::Unresolved(why))) => (
+            format!("Budget {name} counts replicas and cannot resolve one: {why}."),
+            format!(
+                "The disruption budget {name} does not allow evicting pods currently \
+                 (WorkloadResolutionFailed): {why}"
+            ),
+        ),
+        (DenyReason::BeingProcessed, _) | (_, Some(Failure::Processing)) => (
+            format!("Budget {name} is still being processed; try again in a moment."),
+            format!("The disruption budget {name} is still being processed by the server."),
+        ),
+        (DenyReason::TooManyGrants, _) => (
+            format!("Budget {name} has too many evictions in flight; wait for them to finish."),
+            format!(
+                "The disruption budget {name} does not allow evicting pods currently: too many pending \
+                 evictions not confirmed yet"
+            ),
+        ),
+        _ => explain_arithmetic(budget, pod, evaluation, replica.as_ref()),
+    }
+}
+
+fn explain_arithmetic(
+    budget: &BudgetEntry,
+    pod: &PodEntry,
+    evaluation: &Evaluation,
+    replica: Option<&ReplicaState>,
+) -> (String, String) {
+    let Evaluation { desired, healthy, expected, .. } = *evaluation;
+    let name = &budget.id.object.name;
+    let unit = if evaluation.scope == Scope::Pod { "pods" } else { "replicas" };
+    let numbers = format!("needs {desired} healthy {unit} and has {healthy}");
+    let breaks = replica.map(|replica| {
+        let ReplicaState { label, min, healthy_pods, selected_pods, .. } = replica;
+        let state = if replica.healthy && pod.is_sound(Scope::Workload) {
+            format!("evicting pod {} would break {label}, which needs {min} healthy pods and has {healthy_pods}", pod.name)
+        } else if replica.healthy {
+            format!("pod {} is not healthy and its replica {label} is; no pod goes while replicas are missing", pod.name)
+        } else {
+            format!("pod {} belongs to {label}, which needs {min} healthy pods, has {healthy_pods} and may recover", pod.name)
+        };
+        if selected_pods < min {
+            format!("{state} (the budget selects only {selected_pods} of its pods)")
+        } else {
+            state
+        }
+    });
+    let in_flight: Vec<&str> = budget.ledger.live().map(|g| g.pod.as_str()).collect();
+    let grants = if in_flight.is_empty() {
+        "no evictions in flight".to_owned()
+    } else {
+        format!("{} in flight ({})", count(in_flight.len(), "eviction"), name_some(&in_flight))
+    };
+    let breaks_clause = breaks.map(|b| format!("; {b}")).unwrap_or_default();
+    let hint = hint(evaluation, unit);
+    (
+        format!("Budget {name} {numbers} of {expected}{breaks_clause}{hint}."),
+        format!(
+            "The disruption budget {name} {numbers} currently; {expected} {unit} expected{breaks_clause}; \
+             {grants}{hint}"
+        ),
+    )
+}
+
+/// A denial that is not one budget's.
+pub(super) fn refuse(reason: DenyReason, why: &str) -> Denial {
+    Denial {
+        reason,
+        message: format!("{CANNOT_EVICT} {}", sentence(why)),
+        causes: vec![Cause { budget: None, message: sentence(why) }],
+    }
+}
+
+/// What would help: nothing but another threshold, or patience.
+fn hint(evaluation: &Evaluation, unit: &str) -> String {
+    let Evaluation { desired, healthy, expected, .. } = *evaluation;
+    if expected > 0 && desired >= expected {
+        let fewer = expected - 1;
+        return format!(
+            ". It can never allow one, because it needs all {expected} {unit}: minAvailable {fewer} or \
+             maxUnavailable 1 would"
+        );
+    }
+    let missing = desired + 1 - healthy;
+    if expected > 0 && missing > 0 {
+        return format!("; it will allow one when {missing} more of the {unit} become healthy");
+    }
+    String::new()
+}
+
+/// With a capital and a full stop.
+fn sentence(text: &str) -> String {
+    let mut chars = text.chars();
+    let first = chars.next().map(|c| c.to_uppercase().to_string()).unwrap_or_default();
+    let stop = if text.ends_with('.') { "" } else { "." };
+    format!("{first}{}{stop}", chars.as_str())
+}

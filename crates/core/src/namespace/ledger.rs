@@ -1,0 +1,432 @@
+//! Grants: which pods may go, since when, and how that ends (semantics 5).
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+
+use super::writer::Op;
+use super::{BudgetId, Context, Namespace, ReadPurpose};
+use crate::io::{Command, Event, PodReadOutcome, Regarding};
+use crate::model::{BudgetStatus, DisruptionTarget, Grant, ObjectKey, Pod, Timestamp};
+use crate::timer::Due;
+
+/// A pod that has not been deleted for so long after its grant will not be (upstream 1.1).
+pub(super) const GRANT_EXPIRES: Duration = Duration::from_mins(2);
+/// A reservation in several budgets that nobody completes is refunded (design 3).
+const INCOMPLETE_AFTER: Duration = Duration::from_secs(15);
+/// A live read that failed is tried again.
+const READ_AGAIN: Duration = Duration::from_secs(5);
+/// Bounds on one budget's grants: the object must fit into etcd with room to spare.
+const GRANTS_MAX: usize = 2000;
+const GRANTS_BYTES_MAX: usize = 512 * 1024;
+
+/// The grants of one budget, by pod name and uid.
+#[derive(Debug, Default)]
+pub(super) struct Ledger {
+    grants: BTreeMap<(String, String), LiveGrant>,
+}
+
+#[derive(Clone, Debug)]
+pub(crate) struct LiveGrant {
+    pub(super) grant: Grant,
+    /// Expiry counts from here, on our clock.
+    first_seen: Timestamp,
+    state: State,
+    /// Seen to have done its work: does not count any more, and the next write drops it.
+    ended: bool,
+    /// An entry of `disruptedPods` that somebody else wrote.
+    foreign: bool,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum State {
+    /// The API server is known to have it.
+    Committed,
+    /// A write that carries it is under way, or nobody knows what became of that write.
+    InFlight,
+    /// Taken over from the budget's predecessor of the same name; the next write carries it.
+    Adopted,
+}
+
+impl Ledger {
+    pub(super) fn live(&self) -> impl Iterator<Item = &Grant> {
+        self.grants.values().filter(|g| !g.ended).map(|g| &g.grant)
+    }
+
+    /// The live grant for this very pod.
+    pub(super) fn get(&self, pod: &str, uid: &str) -> Option<&Grant> {
+        let live = self.grants.get(&(pod.to_owned(), uid.to_owned())).filter(|g| !g.ended);
+        live.map(|g| &g.grant)
+    }
+
+    /// The recorded grant that this eviction wrote or renewed.
+    pub(super) fn committed(&self, pod: &str, eviction: &str) -> bool {
+        self.of_pod(pod).any(|g| g.state == State::Committed && g.grant.eviction == eviction)
+    }
+
+    pub(super) fn is_full(&self) -> bool {
+        self.live().count() >= GRANTS_MAX
+            || self.live().map(size).sum::<usize>() >= GRANTS_BYTES_MAX
+    }
+
+    /// The grants as they are to be written.
+    pub(super) fn write_into(&self, status: &mut BudgetStatus) {
+        status.disrupted_pods = self.live().map(|g| (g.pod.clone(), g.granted_at)).collect();
+        let own = self.grants.values().filter(|g| !g.ended && !g.foreign);
+        status.grants = own.map(|g| g.grant.clone()).collect();
+    }
+
+    pub(super) fn into_committed(self) -> Vec<LiveGrant> {
+        self.grants.into_values().filter(|g| g.state != State::InFlight && !g.ended).collect()
+    }
+
+    fn of_pod<'a>(&'a self, pod: &'a str) -> impl Iterator<Item = &'a LiveGrant> {
+        self.grants
+            .range((pod.to_owned(), String::new())..)
+            .take_while(move |((name, _), _)| name == pod)
+            .map(|(_, g)| g)
+    }
+}
+
+impl Namespace {
+    /// Record a grant in memory; the write that makes it true follows at once.
+    pub(super) fn grant(&mut self, cx: &mut Context<'_>, id: &BudgetId, grant: Grant) {
+        let pod = grant.pod.clone();
+        self.insert_grant(
+            cx,
+            id,
+            LiveGrant {
+                grant,
+                first_seen: cx.now,
+                state: State::InFlight,
+                ended: false,
+                foreign: false,
+            },
+        );
+        self.recount_grants(cx, &pod);
+    }
+
+    /// Remove a grant if this eviction wrote it and nobody has renewed it since.
+    pub(super) fn ungrant(
+        &mut self,
+        cx: &mut Context<'_>,
+        id: &BudgetId,
+        pod: &str,
+        eviction: &str,
+    ) {
+        let Some(entry) = self.budgets.get_mut(id) else { return };
+        entry.ledger.grants.retain(|_, g| g.grant.pod != pod || g.grant.eviction != eviction);
+        self.recount_grants(cx, pod);
+    }
+
+    /// The write that carried uncommitted grants did not happen.
+    pub(super) fn drop_uncommitted(&mut self, cx: &mut Context<'_>, id: &BudgetId) {
+        let Some(entry) = self.budgets.get_mut(id) else { return };
+        let dropped: BTreeSet<String> = entry
+            .ledger
+            .grants
+            .values()
+            .filter(|g| g.state == State::InFlight)
+            .map(|g| g.grant.pod.clone())
+            .collect();
+        entry.ledger.grants.retain(|_, g| g.state != State::InFlight);
+        for pod in dropped {
+            self.recount_grants(cx, &pod);
+        }
+    }
+
+    /// Make the ledger agree with the budget's status on the API server. Grants under way stay.
+    pub(super) fn take_in_grants(&mut self, cx: &mut Context<'_>, id: &BudgetId) {
+        let Some(entry) = self.budgets.get_mut(id) else { return };
+        let mut recorded = recorded_grants(&entry.object.status);
+        let mut touched: BTreeSet<String> = BTreeSet::new();
+        entry.ledger.grants.retain(|_, live| {
+            // By eviction and not by uid: a grant that was bound to a successor has another uid on
+            // the API server until that is written.
+            let found = recorded.remove(&live.record_key()).is_some();
+            if found {
+                live.state = State::Committed;
+            }
+            let stays = found || live.state != State::Committed;
+            if !stays {
+                touched.insert(live.grant.pod.clone());
+            }
+            stays
+        });
+        for (_, grant) in recorded {
+            touched.insert(grant.pod.clone());
+            let foreign = grant.eviction.is_empty();
+            if self.abandoned.contains_key(&grant.eviction) {
+                // Our own write, long given up for lost, and denied to whoever asked.
+                let refund =
+                    Op::Refund { pod: grant.pod.clone(), eviction: grant.eviction.clone() };
+                self.enqueue_later(id, refund);
+            }
+            self.insert_grant(
+                cx,
+                id,
+                LiveGrant {
+                    grant,
+                    first_seen: cx.now,
+                    state: State::Committed,
+                    ended: false,
+                    foreign,
+                },
+            );
+        }
+        for pod in touched {
+            self.bind_grants(cx, &pod);
+            self.recount_grants(cx, &pod);
+        }
+    }
+
+    /// The budget is back: so are the grants that its predecessor had (semantics 5).
+    pub(super) fn adopt_orphans(&mut self, cx: &mut Context<'_>, id: &BudgetId) {
+        for mut live in self.orphans.remove(id).unwrap_or_default() {
+            let key = (live.grant.pod.clone(), live.grant.uid.clone());
+            let known = self.budgets.get(id).is_some_and(|b| b.ledger.grants.contains_key(&key));
+            let same_pod = self.pods.get(key.0.as_str()).is_some_and(|e| e.pod.uid == key.1);
+            if known || !same_pod {
+                continue;
+            }
+            // Not on the new object yet; the write that `touch` leads to records it.
+            live.state = State::Adopted;
+            self.insert_grant(cx, id, live);
+            self.recount_grants(cx, &key.0);
+        }
+    }
+
+    /// See whether this state of a pod shows that an eviction took it: then its grants have done
+    /// their work. Without that evidence they pass to the successor of the same name.
+    pub(super) fn mark_evidence(
+        &mut self,
+        cx: &mut Context<'_>,
+        name: &str,
+        pod: &Pod,
+        gone: bool,
+    ) {
+        let evicted = pod
+            .disruption_target
+            .as_ref()
+            .is_some_and(|target| target.reason == DisruptionTarget::EVICTION_API);
+        if !evicted || !(gone || pod.terminating) {
+            return;
+        }
+        let key = (name.to_owned(), pod.uid.clone());
+        for id in self.granted.get(name).cloned().unwrap_or_default() {
+            let budget = self.budgets.get_mut(&id);
+            if let Some(live) = budget.and_then(|b| b.ledger.grants.get_mut(&key)) {
+                live.ended = true;
+                self.touch(cx, &id);
+            }
+        }
+    }
+
+    pub(super) fn count_grants(&self, name: &str, uid: &str) -> u32 {
+        let budgets = self.granted.get(name).into_iter().flatten();
+        let holding = budgets
+            .filter(|id| self.budgets.get(*id).is_some_and(|b| b.ledger.get(name, uid).is_some()));
+        u32::try_from(holding.count()).unwrap_or(u32::MAX)
+    }
+
+    /// Grants for an earlier pod of this name pass to the pod that has the name now, and entries
+    /// without uid are bound to it.
+    pub(super) fn bind_grants(&mut self, cx: &mut Context<'_>, name: &str) {
+        let Some(uid) = self.pods.get(name).map(|e| e.pod.uid.clone()) else { return };
+        let budgets: Vec<BudgetId> =
+            self.granted.get(name).into_iter().flatten().cloned().collect();
+        for id in budgets {
+            let Some(budget) = self.budgets.get_mut(&id) else { continue };
+            let stray: Vec<(String, String)> = budget
+                .ledger
+                .grants
+                .range((name.to_owned(), String::new())..)
+                .take_while(|((pod, _), _)| pod == name)
+                .filter(|((_, grant_uid), live)| !live.ended && *grant_uid != uid)
+                .map(|(key, _)| key.clone())
+                .collect();
+            for key in stray {
+                let Some(budget) = self.budgets.get_mut(&id) else { continue };
+                if let Some(mut live) = budget.ledger.grants.remove(&key) {
+                    live.grant.uid.clone_from(&uid);
+                    let first_seen = live.first_seen;
+                    budget.ledger.grants.entry((name.to_owned(), uid.clone())).or_insert(live);
+                    self.watch_grant(cx, &id, name, &uid, first_seen);
+                }
+            }
+        }
+        self.recount_grants(cx, name);
+    }
+
+    /// The budget is gone: its grants bind nothing any more.
+    pub(super) fn forget_granted(&mut self, cx: &mut Context<'_>, id: &BudgetId) {
+        let pods: Vec<String> = self
+            .granted
+            .iter()
+            .filter(|(_, ids)| ids.contains(id))
+            .map(|(pod, _)| pod.clone())
+            .collect();
+        for pod in pods {
+            self.recount_grants(cx, &pod);
+        }
+    }
+
+    /// Two minutes have passed: look whether the pod is still there, on the API server itself.
+    pub(super) fn expire(&mut self, cx: &mut Context<'_>, id: &BudgetId, pod: &str, uid: &str) {
+        if !self.is_due(cx, id, pod, uid, GRANT_EXPIRES) {
+            return;
+        }
+        let purpose =
+            ReadPurpose::Expire { budget: id.clone(), pod: pod.to_owned(), uid: uid.to_owned() };
+        let token = cx.reads.begin(&self.name, purpose);
+        cx.send(Command::ReadPod { token, pod: ObjectKey::new(&*self.name, pod) });
+    }
+
+    pub(super) fn expire_read(
+        &mut self,
+        cx: &mut Context<'_>,
+        id: &BudgetId,
+        pod: &str,
+        uid: &str,
+        outcome: &PodReadOutcome,
+    ) {
+        // Renewed, ended or refunded while we looked.
+        if !self.is_due(cx, id, pod, uid, GRANT_EXPIRES) {
+            return;
+        }
+        match outcome {
+            PodReadOutcome::NotFound => {}
+            PodReadOutcome::Found(found) if found.uid == uid && !found.terminating => {
+                cx.send(Command::Event(Event {
+                    regarding: Regarding::Pod {
+                        key: ObjectKey::new(&*self.name, pod),
+                        uid: uid.to_owned(),
+                    },
+                    warning: true,
+                    reason: "NotDeleted",
+                    message: format!("Pod was expected by PDB {id} to be deleted but it wasn't"),
+                }));
+            }
+            // On its way out; or replaced, and the cache will bind the grant to the successor; or
+            // unknown. Unsure keeps the grant.
+            PodReadOutcome::Found(_) | PodReadOutcome::Failed(_) => {
+                let due =
+                    Due::Expire { budget: id.clone(), pod: pod.to_owned(), uid: uid.to_owned() };
+                cx.timers.at(cx.now + READ_AGAIN, &self.name, due);
+                return;
+            }
+        }
+        let Some(budget) = self.budgets.get_mut(id) else { return };
+        if let Some(live) = budget.ledger.grants.get_mut(&(pod.to_owned(), uid.to_owned())) {
+            live.ended = true;
+        }
+        self.recount_grants(cx, pod);
+        self.touch(cx, id);
+    }
+
+    /// A grant that is one of several whose others never came: whoever reserved it is gone.
+    pub(super) fn refund_incomplete(
+        &mut self,
+        cx: &mut Context<'_>,
+        id: &BudgetId,
+        pod: &str,
+        uid: &str,
+    ) {
+        if !self.is_due(cx, id, pod, uid, INCOMPLETE_AFTER) {
+            return;
+        }
+        let Some(grant) = self.budgets.get(id).and_then(|b| b.ledger.get(pod, uid)) else { return };
+        let missing = grant.budgets.iter().any(|name| {
+            let mut other = (**id).clone();
+            other.object.name.clone_from(name);
+            self.budgets.get(&other).is_some_and(|b| b.ledger.of_pod(pod).next().is_none())
+        });
+        if missing && !self.requests.contains_key(&grant.eviction) {
+            let refund = Op::Refund { pod: pod.to_owned(), eviction: grant.eviction.clone() };
+            self.enqueue(cx, id, refund);
+        }
+    }
+
+    fn insert_grant(&mut self, cx: &mut Context<'_>, id: &BudgetId, live: LiveGrant) {
+        let (pod, uid) = (live.grant.pod.clone(), live.grant.uid.clone());
+        let (first_seen, several) = (live.first_seen, live.grant.budgets.len() > 1);
+        let Some(entry) = self.budgets.get_mut(id) else { return };
+        entry.ledger.grants.insert((pod.clone(), uid.clone()), live);
+        self.granted.entry(pod.clone()).or_default().insert(id.clone());
+        self.watch_grant(cx, id, &pod, &uid, first_seen);
+        if several {
+            let due = Due::Incomplete { budget: id.clone(), pod, uid };
+            cx.timers.at(first_seen + INCOMPLETE_AFTER, &self.name, due);
+        }
+    }
+
+    fn watch_grant(
+        &mut self,
+        cx: &mut Context<'_>,
+        id: &BudgetId,
+        pod: &str,
+        uid: &str,
+        first_seen: Timestamp,
+    ) {
+        let due = Due::Expire { budget: id.clone(), pod: pod.to_owned(), uid: uid.to_owned() };
+        cx.timers.at(first_seen + GRANT_EXPIRES, &self.name, due);
+    }
+
+    fn is_due(&self, cx: &Context<'_>, id: &BudgetId, pod: &str, uid: &str, age: Duration) -> bool {
+        let key = (pod.to_owned(), uid.to_owned());
+        let live = self.budgets.get(id).and_then(|b| b.ledger.grants.get(&key));
+        live.is_some_and(|g| {
+            g.state == State::Committed && !g.ended && g.first_seen + age <= cx.now
+        })
+    }
+
+    /// Bring the pod's count of grants, and the index that finds them, up to date.
+    fn recount_grants(&mut self, cx: &mut Context<'_>, pod: &str) {
+        if let Some(ids) = self.granted.get_mut(pod) {
+            ids.retain(|id| {
+                self.budgets.get(id).is_some_and(|b| b.ledger.of_pod(pod).next().is_some())
+            });
+            if ids.is_empty() {
+                self.granted.remove(pod);
+            }
+        }
+        let Some(entry) = self.pods.get(pod) else { return };
+        let granted = self.count_grants(pod, &entry.pod.uid);
+        if granted != entry.granted {
+            self.with_pod(cx, pod, |entry| entry.granted = granted);
+        }
+    }
+}
+
+impl LiveGrant {
+    /// What tells grants apart in a status: the pod, and the eviction that wrote it. Entries that
+    /// somebody else wrote have none.
+    fn record_key(&self) -> (String, String) {
+        (self.grant.pod.clone(), self.grant.eviction.clone())
+    }
+}
+
+/// What a status records: our grants, and entries of `disruptedPods` that none of them explains.
+fn recorded_grants(status: &BudgetStatus) -> BTreeMap<(String, String), Grant> {
+    let named: BTreeSet<&str> = status.grants.iter().map(|g| g.pod.as_str()).collect();
+    let others = status.disrupted_pods.iter().filter(|(pod, _)| !named.contains(pod.as_str()));
+    let foreign = others.map(|(pod, at)| Grant {
+        pod: pod.clone(),
+        uid: String::new(),
+        replica: String::new(),
+        cost: 1,
+        requester: String::new(),
+        granted_at: *at,
+        eviction: String::new(),
+        budgets: Vec::new(),
+    });
+    let all = status.grants.iter().cloned().chain(foreign);
+    all.map(|grant| ((grant.pod.clone(), grant.eviction.clone()), grant)).collect()
+}
+
+/// About what a grant takes up as JSON.
+fn size(grant: &Grant) -> usize {
+    const KEYS_AND_QUOTES: usize = 160;
+    let texts = [&grant.pod, &grant.uid, &grant.replica, &grant.requester, &grant.eviction];
+    let budgets: usize = grant.budgets.iter().map(|b| b.len() + 3).sum();
+    KEYS_AND_QUOTES + texts.iter().map(|t| t.len()).sum::<usize>() + budgets
+}

@@ -1,0 +1,223 @@
+//! Everything the engine knows of one namespace. Budgets, pods and the objects that replicas are
+//! resolved from never reach across namespaces, so neither does any state here.
+//!
+//! ```text
+//! pods ----labels----> budget_index --> budgets: tally (counters), ledger (grants), writer
+//!   \--replica key--> replicas: members, resolution <--dependents-- PodGroups, Workloads, owners
+//! requests --> writer of the 1st budget --> of the 2nd --> ... --> Reply
+//! ```
+
+mod assess;
+mod budgets;
+mod evaluate;
+mod explain;
+mod ledger;
+mod objects;
+mod pods;
+mod requests;
+mod scale;
+mod status;
+mod verify;
+mod writer;
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::sync::Arc;
+
+use crate::engine::Config;
+use crate::intern::Interner;
+use crate::io::{Command, Kind, PodReadOutcome};
+use crate::model::{BudgetKey, GroupKind, Timestamp};
+use crate::replica::{Dependency, Objects, ReplicaKey};
+use crate::selector::SelectorIndex;
+use crate::timer::{Due, Timers};
+
+use budgets::{BudgetEntry, BuiltinEntry};
+use ledger::LiveGrant;
+use pods::{PodEntry, ReplicaEntry};
+use requests::Request;
+use scale::ScaleEntry;
+
+/// Budgets are named in many places; the name is shared.
+pub(crate) type BudgetId = Arc<BudgetKey>;
+
+#[derive(Debug)]
+pub(crate) struct Namespace {
+    name: Arc<str>,
+    interner: Interner,
+    pods: BTreeMap<Arc<str>, PodEntry>,
+    budgets: BTreeMap<BudgetId, BudgetEntry>,
+    budget_index: SelectorIndex<BudgetId>,
+    builtins: BTreeMap<String, BuiltinEntry>,
+    builtin_index: SelectorIndex<String>,
+    objects: Objects,
+    replicas: BTreeMap<Arc<ReplicaKey>, ReplicaEntry>,
+    dependents: BTreeMap<Dependency, BTreeSet<Arc<ReplicaKey>>>,
+    scales: BTreeMap<(GroupKind, String), ScaleEntry>,
+    /// Pod name to the budgets whose ledger names it.
+    granted: BTreeMap<String, BTreeSet<BudgetId>>,
+    /// Grants of budgets that were deleted less than two minutes ago (semantics 5).
+    orphans: BTreeMap<BudgetId, Vec<LiveGrant>>,
+    requests: BTreeMap<String, Request>,
+    /// Requests that were denied while a write of theirs might still land, and when that was.
+    abandoned: BTreeMap<String, Timestamp>,
+    /// Pod name to requests that wait until the cache has caught up with a live read of it, or until
+    /// an earlier request for the same pod is answered.
+    parked: BTreeMap<String, BTreeSet<String>>,
+}
+
+/// What a namespace needs from the engine while it handles one input.
+pub(crate) struct Context<'a> {
+    pub(crate) now: Timestamp,
+    pub(crate) config: &'a Config,
+    /// Why nothing may be allowed yet; None when all caches are synced.
+    pub(crate) unsynced: Option<&'a str>,
+    pub(crate) commands: &'a mut VecDeque<Command>,
+    pub(crate) timers: &'a mut Timers,
+    pub(crate) reads: &'a mut Reads,
+}
+
+impl Context<'_> {
+    pub(crate) fn send(&mut self, command: Command) {
+        self.commands.push_back(command);
+    }
+}
+
+/// Live reads of pods that are under way.
+#[derive(Debug, Default)]
+pub(crate) struct Reads {
+    next_token: u64,
+    purposes: BTreeMap<u64, (Arc<str>, ReadPurpose)>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum ReadPurpose {
+    Decide { eviction: String },
+    Expire { budget: BudgetId, pod: String, uid: String },
+}
+
+impl Reads {
+    pub(crate) fn begin(&mut self, namespace: &Arc<str>, purpose: ReadPurpose) -> u64 {
+        self.next_token += 1;
+        self.purposes.insert(self.next_token, (namespace.clone(), purpose));
+        self.next_token
+    }
+
+    pub(crate) fn end(&mut self, token: u64) -> Option<(Arc<str>, ReadPurpose)> {
+        self.purposes.remove(&token)
+    }
+}
+
+impl Namespace {
+    pub(crate) fn new(name: Arc<str>) -> Self {
+        Self {
+            name,
+            interner: Interner::default(),
+            pods: BTreeMap::new(),
+            budgets: BTreeMap::new(),
+            budget_index: SelectorIndex::default(),
+            builtins: BTreeMap::new(),
+            builtin_index: SelectorIndex::default(),
+            objects: Objects::default(),
+            replicas: BTreeMap::new(),
+            dependents: BTreeMap::new(),
+            scales: BTreeMap::new(),
+            granted: BTreeMap::new(),
+            orphans: BTreeMap::new(),
+            requests: BTreeMap::new(),
+            abandoned: BTreeMap::new(),
+            parked: BTreeMap::new(),
+        }
+    }
+
+    /// Nothing is kept here, so the namespace itself need not be.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.pods.is_empty()
+            && self.budgets.is_empty()
+            && self.builtins.is_empty()
+            && self.objects.groups.is_empty()
+            && self.objects.workloads.is_empty()
+            && self.objects.owners.is_empty()
+            && self.orphans.is_empty()
+            && self.requests.is_empty()
+    }
+
+    /// A complete list of this kind holds nothing else.
+    pub(crate) fn retain(
+        &mut self,
+        cx: &mut Context<'_>,
+        kind: &Kind,
+        held: impl Fn(&str) -> bool,
+    ) {
+        match kind {
+            Kind::Pod => {
+                let gone = self.pods.keys().filter(|name| !held(name)).cloned();
+                for name in gone.collect::<Vec<_>>() {
+                    self.forget_pod(cx, &name);
+                    self.unpark(cx, &name);
+                }
+            }
+            Kind::Budget => {
+                let gone = self.budgets.keys().filter(|id| !held(&id.object.name)).cloned();
+                for id in gone.collect::<Vec<_>>() {
+                    self.delete_budget(cx, &id);
+                }
+            }
+            Kind::BuiltinBudget => {
+                let gone = self.builtins.keys().filter(|name| !held(name)).cloned();
+                for name in gone.collect::<Vec<_>>() {
+                    self.delete_builtin(&name);
+                }
+            }
+            Kind::PodGroup(api) => {
+                let of_api = self.objects.groups.keys().filter(|(a, _)| a == api);
+                let gone = of_api.filter(|(_, name)| !held(name)).cloned();
+                for (api, name) in gone.collect::<Vec<_>>() {
+                    self.delete_group(cx, api, &name);
+                }
+            }
+            Kind::Workload(api) => {
+                let of_api = self.objects.workloads.keys().filter(|(a, _)| a == api);
+                let gone = of_api.filter(|(_, name)| !held(name)).cloned();
+                for (api, name) in gone.collect::<Vec<_>>() {
+                    self.delete_workload(cx, api, &name);
+                }
+            }
+            Kind::Owner(kind) => {
+                let of_kind = self.objects.owners.keys().filter(|(k, _)| k == kind);
+                let gone = of_kind.filter(|(_, name)| !held(name)).cloned();
+                for (kind, name) in gone.collect::<Vec<_>>() {
+                    self.delete_owner(cx, &kind, &name);
+                }
+            }
+        }
+    }
+
+    pub(crate) fn read(
+        &mut self,
+        cx: &mut Context<'_>,
+        purpose: ReadPurpose,
+        outcome: PodReadOutcome,
+    ) {
+        match purpose {
+            ReadPurpose::Decide { eviction } => self.decide_read(cx, &eviction, outcome),
+            ReadPurpose::Expire { budget, pod, uid } => {
+                self.expire_read(cx, &budget, &pod, &uid, &outcome);
+            }
+        }
+    }
+
+    /// A time that this namespace asked to be woken at has come.
+    pub(crate) fn due(&mut self, cx: &mut Context<'_>, due: Due) {
+        match due {
+            Due::Deadline { eviction } => self.deadline(cx, &eviction),
+            Due::Housekeep { budget } => self.housekeep(cx, &budget),
+            Due::Expire { budget, pod, uid } => self.expire(cx, &budget, &pod, &uid),
+            Due::Incomplete { budget, pod, uid } => self.refund_incomplete(cx, &budget, &pod, &uid),
+            Due::Scale { kind, name } => self.refresh_scale(cx, &kind, &name),
+            Due::StaleTarget { pod, uid } => self.clear_stale_target(cx, &pod, &uid),
+            Due::Orphan { budget } => {
+                self.orphans.remove(&budget);
+            }
+        }
+    }
+}

@@ -1,0 +1,365 @@
+//! Pods and the replicas they form.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::{BudgetId, Context, Namespace};
+use crate::io::Command;
+use crate::model::{ControllerRef, DisruptionTarget, ObjectKey, Phase, Pod, Scope};
+use crate::replica::{Dependency, Member, ReplicaKey, Resolution};
+use crate::selector::Labels;
+use crate::tally::Part;
+use crate::timer::Due;
+
+/// A `DisruptionTarget` that led to nothing for so long is stale (upstream 1.8).
+const STALE_TARGET_AFTER: Duration = Duration::from_mins(2);
+/// If the clearing is lost, it is asked for again.
+const STALE_TARGET_RETRY: Duration = Duration::from_secs(10);
+
+#[derive(Debug)]
+pub(super) struct PodEntry {
+    pub(super) name: Arc<str>,
+    /// Without its labels, which are kept compiled.
+    pub(super) pod: Pod,
+    pub(super) labels: Labels,
+    pub(super) replica: Option<Arc<ReplicaKey>>,
+    controller: Option<Arc<ControllerRef>>,
+    /// Budgets that select it, in reservation order.
+    pub(super) budgets: Vec<BudgetId>,
+    /// Live grants for this very pod, over all budgets.
+    pub(super) granted: u32,
+}
+
+impl PodEntry {
+    /// Healthy but for grants (semantics 5).
+    pub(super) fn is_sound(&self, scope: Scope) -> bool {
+        let running = scope == Scope::Pod || self.pod.phase == Phase::Running;
+        self.pod.ready && !self.pod.terminating && running
+    }
+
+    pub(super) fn part(&self, scope: Scope) -> Part {
+        let live = !self.pod.is_terminal() && !self.pod.terminating;
+        Part {
+            name: self.name.clone(),
+            replica: self.replica.clone(),
+            controller: self.controller.clone(),
+            healthy: self.is_sound(scope) && self.granted == 0,
+            unfinished: !self.pod.is_terminal(),
+            live,
+            running: self.pod.phase == Phase::Running && !self.pod.terminating,
+        }
+    }
+}
+
+/// A replica, whichever budgets select its pods.
+#[derive(Debug)]
+pub(super) struct ReplicaEntry {
+    pub(super) members: BTreeMap<Member, u32>,
+    pub(super) names: BTreeSet<Arc<str>>,
+    pub(super) resolution: Resolution,
+    dependencies: BTreeSet<Dependency>,
+    /// Budgets that select at least one of its pods, and how many.
+    pub(super) budgets: BTreeMap<BudgetId, u32>,
+}
+
+impl Namespace {
+    pub(crate) fn apply_pod(&mut self, cx: &mut Context<'_>, mut pod: Pod) {
+        let name: Arc<str> = pod.key.name.as_str().into();
+        let old = self.pods.get(&name).map(|e| (e.pod.uid.clone(), e.pod.version.clone()));
+        match old {
+            // An event that comes twice or late says nothing new.
+            Some((uid, version)) if uid == pod.uid && pod.version.is_older_than(&version) => return,
+            Some((uid, _)) if uid != pod.uid => self.forget_pod(cx, &name),
+            _ => {}
+        }
+        let labels = Labels::acquire(&mut self.interner, &std::mem::take(&mut pod.labels));
+        let unchanged = self.pods.get(&name).is_some_and(|e| e.labels == labels);
+        let old_budgets = self.take_out(&name);
+        let budgets = if unchanged { old_budgets.clone() } else { self.covering(&labels) };
+        let new_key = ReplicaKey::of(&pod, cx.config.lws);
+        let replica = self.change_membership(cx, &name, Some((&pod, new_key)));
+        self.mark_evidence(cx, &name, &pod, false);
+        let controller = pod.controller.clone().map(Arc::new);
+        let granted = self.count_grants(&name, &pod.uid);
+        let entry = PodEntry {
+            name: name.clone(),
+            controller,
+            pod,
+            labels,
+            replica,
+            budgets: budgets.clone(),
+            granted,
+        };
+        if let Some(old) = self.pods.insert(name.clone(), entry) {
+            old.labels.release(&mut self.interner);
+        }
+        self.put_in(&name);
+        self.bind_grants(cx, &name);
+        let touched: BTreeSet<BudgetId> = old_budgets.into_iter().chain(budgets).collect();
+        for budget in touched {
+            self.touch(cx, &budget);
+        }
+        self.watch_stale_target(cx, &name);
+        self.unpark(cx, &name);
+    }
+
+    /// The pod is gone. Its last state may show that an eviction took it.
+    pub(crate) fn delete_pod(&mut self, cx: &mut Context<'_>, last: &Pod) {
+        let name: Arc<str> = last.key.name.as_str().into();
+        match self.pods.get(&name) {
+            Some(entry) if entry.pod.uid == last.uid => {}
+            // Already gone, or already replaced.
+            _ => return,
+        }
+        self.mark_evidence(cx, &name, last, true);
+        self.forget_pod(cx, &name);
+        self.unpark(cx, &name);
+    }
+
+    /// The pod is gone, and nobody knows how.
+    pub(crate) fn forget_pod(&mut self, cx: &mut Context<'_>, name: &Arc<str>) {
+        let budgets = self.take_out(name);
+        if let Some(entry) = self.pods.get(name) {
+            let last = entry.pod.clone();
+            self.mark_evidence(cx, name, &last, true);
+        }
+        self.change_membership(cx, name, None);
+        if let Some(entry) = self.pods.remove(name) {
+            entry.labels.release(&mut self.interner);
+        }
+        for budget in budgets {
+            self.touch(cx, &budget);
+        }
+    }
+
+    /// Change something about a pod that bears on the counters.
+    pub(super) fn with_pod(
+        &mut self,
+        cx: &mut Context<'_>,
+        name: &str,
+        f: impl FnOnce(&mut PodEntry),
+    ) {
+        let Some(name) = self.pods.get(name).map(|e| e.name.clone()) else { return };
+        let budgets = self.take_out(&name);
+        if let Some(entry) = self.pods.get_mut(&name) {
+            f(entry);
+        }
+        self.put_in(&name);
+        for budget in budgets {
+            self.touch(cx, &budget);
+        }
+    }
+
+    /// Budgets whose selector matches, in reservation order.
+    pub(super) fn covering(&self, labels: &Labels) -> Vec<BudgetId> {
+        let matches = |id: &&BudgetId| {
+            self.budgets.get(*id).is_some_and(|b| {
+                b.selector.as_ref().is_ok_and(|s| s.as_ref().is_some_and(|s| s.matches(labels)))
+            })
+        };
+        let mut budgets: Vec<BudgetId> =
+            self.budget_index.candidates(labels).filter(matches).cloned().collect();
+        budgets.sort_unstable();
+        budgets
+    }
+
+    /// Let one budget count one more of the pods, or one less.
+    pub(super) fn select(&mut self, budget: &BudgetId, name: &Arc<str>, selected: bool) {
+        self.take_out(name);
+        if let Some(entry) = self.pods.get_mut(name) {
+            entry.budgets.retain(|id| id != budget);
+            if selected {
+                entry.budgets.push(budget.clone());
+                entry.budgets.sort_unstable();
+            }
+        }
+        self.put_in(name);
+    }
+
+    /// An object that replicas depend on has changed.
+    pub(super) fn resolve_dependents(&mut self, cx: &mut Context<'_>, changed: &Dependency) {
+        let Some(keys) = self.dependents.get(changed) else { return };
+        for key in keys.clone() {
+            self.resolve(cx, &key);
+        }
+    }
+
+    /// Take the pod's part out of every budget that selects it.
+    fn take_out(&mut self, name: &str) -> Vec<BudgetId> {
+        let Some(entry) = self.pods.get(name) else { return Vec::new() };
+        let replica = entry.replica.as_ref().and_then(|key| self.replicas.get_mut(key));
+        let resolution = replica.as_ref().map(|r| &r.resolution);
+        for id in &entry.budgets {
+            if let Some(budget) = self.budgets.get_mut(id) {
+                let basic = &budget.object.spec.basic_min_count;
+                budget.tally.remove(&entry.part(budget.scope), resolution, basic);
+            }
+        }
+        if let Some(replica) = replica {
+            for id in &entry.budgets {
+                if let Some(n) = replica.budgets.get_mut(id) {
+                    *n -= 1;
+                    if *n == 0 {
+                        replica.budgets.remove(id);
+                    }
+                }
+            }
+        }
+        entry.budgets.clone()
+    }
+
+    fn put_in(&mut self, name: &str) {
+        let Some(entry) = self.pods.get(name) else { return };
+        let replica = entry.replica.as_ref().and_then(|key| self.replicas.get_mut(key));
+        let resolution = replica.as_ref().map(|r| &r.resolution);
+        for id in &entry.budgets {
+            if let Some(budget) = self.budgets.get_mut(id) {
+                let basic = &budget.object.spec.basic_min_count;
+                budget.tally.add(&entry.part(budget.scope), resolution, basic);
+            }
+        }
+        if let Some(replica) = replica {
+            for id in &entry.budgets {
+                *replica.budgets.entry(id.clone()).or_insert(0) += 1;
+            }
+        }
+    }
+
+    /// Move the pod from the replica that it was a member of to the one it is a member of now.
+    /// Its part must be out of all budgets.
+    fn change_membership(
+        &mut self,
+        cx: &mut Context<'_>,
+        name: &Arc<str>,
+        new: Option<(&Pod, Option<ReplicaKey>)>,
+    ) -> Option<Arc<ReplicaKey>> {
+        let old = self.pods.get(name).and_then(|e| Some((e.replica.clone()?, Member::of(&e.pod))));
+        let new = new.and_then(|(pod, key)| Some((Arc::new(key?), Member::of(pod))));
+        if old == new {
+            return old.map(|(key, _)| key);
+        }
+        let mut changed = BTreeSet::new();
+        if let Some((key, member)) = old
+            && let Some(replica) = self.replicas.get_mut(&key)
+        {
+            replica.names.remove(name);
+            if let Some(n) = replica.members.get_mut(&member) {
+                *n -= 1;
+                if *n == 0 {
+                    replica.members.remove(&member);
+                }
+            }
+            changed.insert(key);
+        }
+        let key = new.map(|(key, member)| {
+            let key = self.replicas.get_key_value(&key).map_or(key, |(shared, _)| shared.clone());
+            let replica = self.replicas.entry(key.clone()).or_insert_with(ReplicaEntry::new);
+            replica.names.insert(name.clone());
+            *replica.members.entry(member).or_insert(0) += 1;
+            changed.insert(key.clone());
+            key
+        });
+        for key in &changed {
+            self.resolve(cx, key);
+        }
+        key
+    }
+
+    fn resolve(&mut self, cx: &mut Context<'_>, key: &Arc<ReplicaKey>) {
+        let Some(replica) = self.replicas.get_mut(key) else { return };
+        let (resolution, dependencies) = self.objects.resolve(key, &replica.members);
+        let gone = replica.members.is_empty();
+        if gone || dependencies != replica.dependencies {
+            for dependency in &replica.dependencies {
+                if let Some(keys) = self.dependents.get_mut(dependency) {
+                    keys.remove(key);
+                    if keys.is_empty() {
+                        self.dependents.remove(dependency);
+                    }
+                }
+            }
+            if !gone {
+                for dependency in &dependencies {
+                    self.dependents.entry(dependency.clone()).or_default().insert(key.clone());
+                }
+            }
+        }
+        if gone {
+            self.replicas.remove(key);
+            return;
+        }
+        replica.dependencies = dependencies;
+        if replica.resolution == resolution {
+            return;
+        }
+        replica.resolution = resolution;
+        let budgets: Vec<BudgetId> = replica.budgets.keys().cloned().collect();
+        for id in budgets {
+            if let Some(budget) = self.budgets.get_mut(&id) {
+                budget.tally.resolve(key, &replica.resolution, &budget.object.spec.basic_min_count);
+            }
+        }
+        for id in self
+            .replicas
+            .get(key)
+            .map(|r| r.budgets.keys().cloned().collect::<Vec<_>>())
+            .unwrap_or_default()
+        {
+            self.touch(cx, &id);
+        }
+    }
+
+    /// Upstream 1.8: a `DisruptionTarget` on a pod that was not deleted after all.
+    fn watch_stale_target(&mut self, cx: &mut Context<'_>, name: &Arc<str>) {
+        if !cx.config.clear_stale_disruption_targets {
+            return;
+        }
+        let Some(entry) = self.pods.get(name) else { return };
+        if let Some(target) = stale_target_candidate(&entry.pod) {
+            let at = (target.since + STALE_TARGET_AFTER).max(cx.now);
+            let due = Due::StaleTarget { pod: name.clone(), uid: entry.pod.uid.clone() };
+            cx.timers.at(at, &self.name, due);
+        }
+    }
+
+    pub(super) fn clear_stale_target(&mut self, cx: &mut Context<'_>, name: &Arc<str>, uid: &str) {
+        let Some(entry) = self.pods.get(name).filter(|e| e.pod.uid == uid) else { return };
+        let Some(target) = stale_target_candidate(&entry.pod) else { return };
+        if target.since + STALE_TARGET_AFTER > cx.now {
+            return;
+        }
+        cx.send(Command::ClearDisruptionTarget {
+            pod: ObjectKey::new(&*self.name, &**name),
+            uid: uid.to_owned(),
+        });
+        let due = Due::StaleTarget { pod: name.clone(), uid: uid.to_owned() };
+        cx.timers.at(cx.now + STALE_TARGET_RETRY, &self.name, due);
+    }
+}
+
+impl ReplicaEntry {
+    fn new() -> Self {
+        use crate::replica::MinCount;
+        Self {
+            members: BTreeMap::new(),
+            names: BTreeSet::new(),
+            resolution: Resolution {
+                min: MinCount::Unresolved(String::new()),
+                leaving: false,
+                sources: BTreeSet::new(),
+                workload: None,
+                jobs: BTreeSet::new(),
+                label: String::new(),
+            },
+            dependencies: BTreeSet::new(),
+            budgets: BTreeMap::new(),
+        }
+    }
+}
+
+fn stale_target_candidate(pod: &Pod) -> Option<&DisruptionTarget> {
+    let target = pod.disruption_target.as_ref()?;
+    let ending = pod.terminating || pod.is_terminal() || target.reason == DisruptionTarget::KUBELET;
+    (!ending).then_some(target)
+}

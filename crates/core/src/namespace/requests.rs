@@ -1,0 +1,458 @@
+//! An eviction on its way to an answer.
+//!
+//! ```text
+//! start --(cache is not enough)--> Reading --(cache is behind)--> Parked --> start again
+//!   \--> every budget asked in memory --(one objects)--> Reply Deny
+//!           \--> Reserving: one compare-and-swap per budget, in order --> Reply Allow
+//!                   \--(objection, rejection, deadline)--> refunds, Reply Deny
+//! ```
+
+use super::assess::{Objection, Opinion};
+use super::explain::refuse;
+use super::ledger::GRANT_EXPIRES;
+use super::pods::PodEntry;
+use super::writer::Op;
+use super::{BudgetId, Context, Namespace, ReadPurpose};
+use crate::io::{Command, Eviction, PodReadOutcome};
+use crate::model::{BudgetKey, Grant, Phase, Pod};
+use crate::replica::ReplicaKey;
+use crate::selector::Labels;
+use crate::timer::Due;
+use crate::verdict::{AllowReason, Allowed, Denial, DenyReason, Verdict};
+
+/// Longest text kept of who asked.
+const REQUESTER_BYTES_MAX: usize = 128;
+
+#[derive(Debug)]
+pub(super) struct Request {
+    eviction: Eviction,
+    stage: Stage,
+    /// Budgets that hold a grant which this request wrote: refunded if it comes to nothing.
+    reserved: Vec<BudgetId>,
+    grants: Vec<(BudgetKey, i64)>,
+    /// The deadline passed while a write was under way; its outcome only matters for the refund.
+    answered: bool,
+}
+
+#[derive(Debug)]
+enum Stage {
+    /// A live read of the pod is under way.
+    Reading,
+    /// A live read was newer than the cache.
+    Parked,
+    Reserving(Reserving),
+}
+
+#[derive(Debug)]
+struct Reserving {
+    /// Covering budgets in reservation order, and which one is next.
+    budgets: Vec<BudgetId>,
+    next: usize,
+    uid: String,
+    /// A pod that a live read showed to be Pending passes without being asked about.
+    pending: Option<Box<Pod>>,
+    in_flight: bool,
+}
+
+/// What a budget's writer shall do with a request whose turn it is.
+pub(super) enum Turn {
+    Grant {
+        grant: Grant,
+        renewal: bool,
+    },
+    /// Nothing to write for this request now.
+    Done,
+}
+
+impl Namespace {
+    pub(crate) fn evict(&mut self, cx: &mut Context<'_>, mut eviction: Eviction) {
+        truncate(&mut eviction.requester, REQUESTER_BYTES_MAX);
+        let id = eviction.id.clone();
+        let deadline = eviction.deadline;
+        if let Some(why) = cx.unsynced {
+            let why =
+                format!("Holdfast is still reading the cluster ({why}); try again in a moment");
+            let denial = refuse(DenyReason::BeingProcessed, &why);
+            cx.send(Command::Reply { eviction: id, verdict: Verdict::Deny(denial) });
+            return;
+        }
+        let request = Request {
+            eviction,
+            stage: Stage::Parked,
+            reserved: Vec::new(),
+            grants: Vec::new(),
+            answered: false,
+        };
+        self.requests.insert(id.clone(), request);
+        cx.timers.at(deadline, &self.name, Due::Deadline { eviction: id.clone() });
+        self.start(cx, &id);
+    }
+
+    /// Decide from the cache if it may be (semantics 6.1), else read the pod first.
+    fn start(&mut self, cx: &mut Context<'_>, id: &str) {
+        let Some(request) = self.requests.get_mut(id) else { return };
+        let eviction = &request.eviction;
+        let enough = self.pods.get(eviction.pod.name.as_str()).is_some_and(|entry| {
+            let same = eviction.uid.as_ref().is_none_or(|uid| *uid == entry.pod.uid);
+            same && is_running(&entry.pod)
+        });
+        if enough {
+            self.decide(cx, id);
+            return;
+        }
+        request.stage = Stage::Reading;
+        let pod = eviction.pod.clone();
+        let token = cx.reads.begin(&self.name, ReadPurpose::Decide { eviction: id.to_owned() });
+        cx.send(Command::ReadPod { token, pod });
+    }
+
+    /// The live read that a request waited for.
+    pub(super) fn decide_read(&mut self, cx: &mut Context<'_>, id: &str, outcome: PodReadOutcome) {
+        let Some(request) = self.requests.get_mut(id) else { return };
+        let pod = match outcome {
+            PodReadOutcome::Found(pod) => pod,
+            PodReadOutcome::NotFound => return self.allow(cx, id, AllowReason::PodGone),
+            PodReadOutcome::Failed(why) => {
+                let why = format!("the pod could not be read from the API server: {why}");
+                return self.deny(cx, id, refuse(DenyReason::BeingProcessed, &why));
+            }
+        };
+        if request.eviction.uid.as_ref().is_some_and(|uid| *uid != pod.uid) {
+            return self.allow(cx, id, AllowReason::UidMismatch);
+        }
+        if pod.terminating || pod.is_terminal() {
+            return self.allow(cx, id, AllowReason::PodEnded);
+        }
+        if pod.phase == Phase::Pending {
+            return self.reserve_pending(cx, id, pod);
+        }
+        let caught_up = self.pods.get(pod.key.name.as_str()).is_some_and(|entry| {
+            entry.pod.uid == pod.uid && !entry.pod.version.is_older_than(&pod.version)
+        });
+        if caught_up {
+            self.decide(cx, id);
+        } else {
+            request.stage = Stage::Parked;
+            self.parked.entry(pod.key.name.clone()).or_default().insert(id.to_owned());
+        }
+    }
+
+    /// The cache has news of this pod: requests that waited for it start again.
+    pub(super) fn unpark(&mut self, cx: &mut Context<'_>, name: &str) {
+        for id in self.parked.remove(name).unwrap_or_default() {
+            self.start(cx, &id);
+        }
+    }
+
+    /// Ask every budget in memory; only if none objects, begin to record.
+    fn decide(&mut self, cx: &mut Context<'_>, id: &str) {
+        let Some(request) = self.requests.get(id) else { return };
+        let name = request.eviction.pod.name.clone();
+        let Some((pod, covering)) = self.covered(&name) else { return };
+        if let Some(why) = self.builtin_objection(pod) {
+            return self.deny(cx, id, refuse(DenyReason::BuiltinBudget, &why));
+        }
+        if covering.is_empty() {
+            return self.allow(cx, id, AllowReason::NotCovered);
+        }
+        let mut objections = Vec::new();
+        let mut grants = Vec::new();
+        for budget in covering {
+            match self.opinion(budget, pod) {
+                Opinion::Deny(objection) => objections.push((budget.clone(), objection)),
+                Opinion::Allow { cost } | Opinion::Renew { cost } => {
+                    grants.push(((**budget).clone(), cost));
+                }
+            }
+        }
+        if !objections.is_empty() {
+            let denial = self.explain(pod, &objections);
+            return self.deny(cx, id, denial);
+        }
+        let reserving = Reserving {
+            budgets: covering.to_vec(),
+            next: 0,
+            uid: pod.pod.uid.clone(),
+            pending: None,
+            in_flight: false,
+        };
+        self.reserve(cx, id, reserving, grants);
+    }
+
+    /// A Pending pod passes, recorded: it may be Ready before the eviction lands.
+    fn reserve_pending(&mut self, cx: &mut Context<'_>, id: &str, pod: Box<Pod>) {
+        let budgets = self.covering(&Labels::lookup(&self.interner, &pod.labels));
+        if budgets.is_empty() {
+            return self.allow(cx, id, AllowReason::NotCovered);
+        }
+        let grants = budgets.iter().map(|b| ((**b).clone(), 0)).collect();
+        let uid = pod.uid.clone();
+        let reserving = Reserving { budgets, next: 0, uid, pending: Some(pod), in_flight: false };
+        self.reserve(cx, id, reserving, grants);
+    }
+
+    fn reserve(
+        &mut self,
+        cx: &mut Context<'_>,
+        id: &str,
+        reserving: Reserving,
+        grants: Vec<(BudgetKey, i64)>,
+    ) {
+        let Some(request) = self.requests.get(id) else { return };
+        // One at a time for one pod: whether the earlier one's grants stay decides about this one.
+        let name = &request.eviction.pod.name;
+        let reserving_now =
+            |r: &Request| matches!(r.stage, Stage::Reserving(_)) && r.eviction.pod.name == *name;
+        let busy = self.requests.values().any(reserving_now);
+        let name = name.clone();
+        let Some(request) = self.requests.get_mut(id) else { return };
+        if request.eviction.dry_run {
+            request.grants = grants;
+            return self.allow(cx, id, AllowReason::Granted);
+        }
+        request.grants.clear();
+        if busy {
+            request.stage = Stage::Parked;
+            self.parked.entry(name).or_default().insert(id.to_owned());
+            return;
+        }
+        let first = reserving.budgets[0].clone();
+        request.stage = Stage::Reserving(reserving);
+        self.enqueue(cx, &first, Op::Reserve { eviction: id.to_owned() });
+    }
+
+    /// It is this request's turn at a budget's writer: decide again, on what is known now.
+    pub(super) fn take_turn(&mut self, cx: &mut Context<'_>, budget: &BudgetId, id: &str) -> Turn {
+        let Some(request) = self.requests.get(id) else { return Turn::Done };
+        let Stage::Reserving(reserving) = &request.stage else { return Turn::Done };
+        let eviction = &request.eviction;
+        let name = eviction.pod.name.as_str();
+        let entry = self.pods.get(name);
+        let (cost, renewal, replica, uid) = if let Some(pod) = &reserving.pending {
+            let moved_on = entry.is_some_and(|e| {
+                e.pod.uid != pod.uid || e.pod.phase != Phase::Pending || e.pod.terminating
+            });
+            if moved_on {
+                self.restart(cx, id);
+                return Turn::Done;
+            }
+            let known =
+                self.budgets.get(budget).and_then(|b| b.ledger.get(name, &pod.uid)).is_some();
+            let replica = ReplicaKey::of(pod, cx.config.lws).map(|key| key.to_string());
+            (0, known, replica.unwrap_or_default(), pod.uid.clone())
+        } else {
+            let Some(entry) = entry.filter(|e| e.pod.uid == reserving.uid && is_running(&e.pod))
+            else {
+                self.restart(cx, id);
+                return Turn::Done;
+            };
+            if !entry.budgets.contains(budget) {
+                // The budget, or the pod's labels, changed meanwhile: it does not cover it any more.
+                self.reserved(cx, budget, id, None);
+                return Turn::Done;
+            }
+            let (cost, renewal) = match self.opinion(budget, entry) {
+                Opinion::Allow { cost } => (cost, false),
+                Opinion::Renew { cost } => (cost, true),
+                Opinion::Deny(objection) => {
+                    let denial = self.explain(entry, &[(budget.clone(), objection)]);
+                    self.deny(cx, id, denial);
+                    return Turn::Done;
+                }
+            };
+            (cost, renewal, self.replica_label(entry), entry.pod.uid.clone())
+        };
+        let grant = Grant {
+            pod: name.to_owned(),
+            uid,
+            replica,
+            cost,
+            requester: eviction.requester.clone(),
+            granted_at: cx.now.truncated(),
+            eviction: id.to_owned(),
+            budgets: reserving.budgets.iter().map(|b| b.object.name.clone()).collect(),
+        };
+        if let Some(Request { stage: Stage::Reserving(reserving), .. }) = self.requests.get_mut(id)
+        {
+            reserving.in_flight = true;
+        }
+        Turn::Grant { grant, renewal }
+    }
+
+    /// This budget has its grant (or needs none): on to the next, or to the answer.
+    pub(super) fn reserved(
+        &mut self,
+        cx: &mut Context<'_>,
+        budget: &BudgetId,
+        id: &str,
+        granted: Option<(i64, bool)>,
+    ) {
+        let Some(request) = self.requests.get_mut(id) else { return };
+        if let Some((cost, renewal)) = granted {
+            request.grants.push(((**budget).clone(), cost));
+            // What another request wrote is not ours to take back.
+            if !renewal {
+                request.reserved.push(budget.clone());
+            }
+        }
+        let Stage::Reserving(reserving) = &mut request.stage else { return };
+        reserving.in_flight = false;
+        reserving.next += 1;
+        if reserving.next == reserving.budgets.len() {
+            self.cover_newcomers(id);
+        }
+        let Some(request) = self.requests.get_mut(id) else { return };
+        let Stage::Reserving(reserving) = &request.stage else { return };
+        let next = reserving.budgets.get(reserving.next).cloned();
+        if request.answered {
+            self.abandon(cx, id);
+        } else if let Some(next) = next {
+            self.enqueue(cx, &next, Op::Reserve { eviction: id.to_owned() });
+        } else {
+            self.allow(cx, id, AllowReason::Granted);
+        }
+    }
+
+    /// A budget may have come to cover the pod since the others were asked.
+    fn cover_newcomers(&mut self, id: &str) {
+        let Some(request) = self.requests.get(id) else { return };
+        let Stage::Reserving(reserving) = &request.stage else { return };
+        let covering = match &reserving.pending {
+            Some(pod) => self.covering(&Labels::lookup(&self.interner, &pod.labels)),
+            None => {
+                self.covered(&request.eviction.pod.name).map_or(Vec::new(), |(_, b)| b.to_vec())
+            }
+        };
+        if let Some(Request { stage: Stage::Reserving(reserving), .. }) = self.requests.get_mut(id)
+        {
+            let new: Vec<BudgetId> =
+                covering.into_iter().filter(|b| !reserving.budgets.contains(b)).collect();
+            reserving.budgets.extend(new);
+        }
+    }
+
+    /// The write that carried this request's grant did not happen, and it may be tried again.
+    pub(super) fn not_reserved(&mut self, cx: &mut Context<'_>, budget: &BudgetId, id: &str) {
+        let Some(request) = self.requests.get_mut(id) else { return };
+        if let Stage::Reserving(reserving) = &mut request.stage {
+            reserving.in_flight = false;
+        }
+        if request.answered {
+            self.abandon(cx, id);
+        } else if self.budgets.contains_key(budget) {
+            self.enqueue(cx, budget, Op::Reserve { eviction: id.to_owned() });
+        } else {
+            self.restart(cx, id);
+        }
+    }
+
+    pub(super) fn deny(&mut self, cx: &mut Context<'_>, id: &str, denial: Denial) {
+        if let Some(request) = self.requests.get_mut(id) {
+            if !request.answered {
+                let verdict = Verdict::Deny(denial);
+                cx.send(Command::Reply { eviction: id.to_owned(), verdict });
+            }
+            self.abandon(cx, id);
+        }
+    }
+
+    pub(super) fn deadline(&mut self, cx: &mut Context<'_>, id: &str) {
+        let Some(request) = self.requests.get_mut(id) else { return };
+        if cx.now < request.eviction.deadline || request.answered {
+            return;
+        }
+        let (reason, why) = match &request.stage {
+            Stage::Reading => (
+                DenyReason::BeingProcessed,
+                "the API server did not answer in time when asked for the pod",
+            ),
+            Stage::Parked => (
+                DenyReason::BeingProcessed,
+                "Holdfast's view of this pod is behind the API server's; try again in a moment",
+            ),
+            Stage::Reserving(_) => (
+                DenyReason::NotRecorded,
+                "the grant could not be recorded in time; try again in a moment",
+            ),
+        };
+        let denial = refuse(reason, why);
+        let in_flight =
+            matches!(&request.stage, Stage::Reserving(reserving) if reserving.in_flight);
+        if in_flight {
+            // Whether the grant was written shows later; then it is refunded.
+            request.answered = true;
+            cx.send(Command::Reply { eviction: id.to_owned(), verdict: Verdict::Deny(denial) });
+        } else {
+            self.deny(cx, id, denial);
+        }
+    }
+
+    /// Rule 0 to 7 for one budget, and the bound on its grants.
+    fn opinion(&self, budget: &BudgetId, pod: &PodEntry) -> Opinion {
+        let Some(entry) = self.budgets.get(budget) else { return Opinion::Allow { cost: 0 } };
+        let opinion = self.assess(entry, pod);
+        if !matches!(opinion, Opinion::Allow { .. }) || !entry.ledger.is_full() {
+            return opinion;
+        }
+        let evaluation = self.evaluate(entry);
+        Opinion::Deny(Objection { reason: DenyReason::TooManyGrants, evaluation, replica: None })
+    }
+
+    fn allow(&mut self, cx: &mut Context<'_>, id: &str, reason: AllowReason) {
+        let Some(request) = self.requests.remove(id) else { return };
+        let verdict = Verdict::Allow(Allowed { reason, grants: request.grants });
+        cx.send(Command::Reply { eviction: id.to_owned(), verdict });
+        self.unpark(cx, &request.eviction.pod.name);
+    }
+
+    /// What it rested on has changed: give back what it holds and begin again.
+    fn restart(&mut self, cx: &mut Context<'_>, id: &str) {
+        self.refund(cx, id);
+        self.start(cx, id);
+    }
+
+    fn abandon(&mut self, cx: &mut Context<'_>, id: &str) {
+        self.refund(cx, id);
+        let Some(request) = self.requests.remove(id) else { return };
+        let pod = request.eviction.pod.name;
+        if matches!(request.stage, Stage::Reserving(_)) {
+            self.abandoned.retain(|_, at| *at + GRANT_EXPIRES > cx.now);
+            self.abandoned.insert(id.to_owned(), cx.now);
+        }
+        if let Some(ids) = self.parked.get_mut(&pod) {
+            ids.remove(id);
+        }
+        self.unpark(cx, &pod);
+    }
+
+    /// In reverse, and only what this request wrote (design 3).
+    fn refund(&mut self, cx: &mut Context<'_>, id: &str) {
+        let Some(request) = self.requests.get_mut(id) else { return };
+        let pod = request.eviction.pod.name.clone();
+        let reserved = std::mem::take(&mut request.reserved);
+        request.grants.clear();
+        for budget in reserved.into_iter().rev() {
+            self.enqueue(cx, &budget, Op::Refund { pod: pod.clone(), eviction: id.to_owned() });
+        }
+    }
+
+    fn replica_label(&self, pod: &PodEntry) -> String {
+        let replica = pod.replica.as_ref().and_then(|key| self.replicas.get(key));
+        replica.map(|r| r.resolution.label.clone()).unwrap_or_default()
+    }
+}
+
+/// The cache may decide about it: Pending, ended and terminating pods need a live look.
+fn is_running(pod: &Pod) -> bool {
+    matches!(pod.phase, Phase::Running | Phase::Unknown) && !pod.terminating
+}
+
+fn truncate(text: &mut String, bytes_max: usize) {
+    if text.len() > bytes_max {
+        let mut end = bytes_max;
+        while !text.is_char_boundary(end) {
+            end -= 1;
+        }
+        text.truncate(end);
+    }
+}

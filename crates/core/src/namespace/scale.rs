@@ -1,0 +1,156 @@
+//! Scales of controllers that are not watched, read through their `/scale` subresource.
+
+use std::time::Duration;
+
+use super::{BudgetId, Context, Namespace};
+use crate::io::{Command, ScaleOutcome};
+use crate::model::{ControllerRef, GroupKind, Owner, Scope};
+use crate::replica::owner_kind;
+use crate::timer::Due;
+
+/// Nothing tells when such a scale changes, so it is read again now and then.
+const REFRESH: Duration = Duration::from_secs(30);
+/// Upstream forgets a failed sync until the next event (upstream 7.1.4); this is the mending.
+const RETRY: Duration = Duration::from_secs(5);
+
+#[derive(Debug)]
+pub(super) struct ScaleEntry {
+    reference: ControllerRef,
+    /// None until the first read is answered.
+    pub(super) outcome: Option<ScaleOutcome>,
+}
+
+/// How upstream's finders answer for one controller reference (upstream 1.5).
+pub(super) enum Found {
+    Scale {
+        uid: String,
+        replicas: i64,
+    },
+    Nothing,
+    Failed(String),
+    /// The scale has not been read yet.
+    Pending,
+}
+
+impl Namespace {
+    /// The finders in upstream's order; the first that finds something wins.
+    pub(super) fn find_scale(&self, reference: &ControllerRef) -> Found {
+        if let Some(owner) = self.watched_scale(reference) {
+            return Found::Scale { uid: owner.uid.clone(), replicas: owner.replicas.unwrap_or(0) };
+        }
+        match self.scales.get(&scale_key(reference)).and_then(|entry| entry.outcome.as_ref()) {
+            None => Found::Pending,
+            Some(ScaleOutcome::Found { uid, replicas }) if *uid == reference.uid => {
+                Found::Scale { uid: uid.clone(), replicas: *replicas }
+            }
+            Some(ScaleOutcome::Found { .. } | ScaleOutcome::NotFound) => Found::Nothing,
+            Some(ScaleOutcome::NotImplemented(resource)) => {
+                Found::Failed(format!("{resource} does not implement the scale subresource"))
+            }
+            Some(ScaleOutcome::Failed(why)) => Found::Failed(why.clone()),
+        }
+    }
+
+    /// Ask for the scales that this budget needs and nobody has read.
+    pub(super) fn ensure_scales(&mut self, cx: &mut Context<'_>, id: &BudgetId) {
+        let Some(budget) = self.budgets.get(id) else { return };
+        if budget.scope != Scope::Pod || !budget.needs_total() {
+            return;
+        }
+        let missing: Vec<ControllerRef> = budget
+            .tally
+            .controllers
+            .keys()
+            .filter(|c| !self.scales.contains_key(&scale_key(c)) && self.watched_scale(c).is_none())
+            .map(|c| (**c).clone())
+            .collect();
+        for reference in missing {
+            self.scales.insert(
+                scale_key(&reference),
+                ScaleEntry { reference: reference.clone(), outcome: None },
+            );
+            let namespace = self.name.to_string();
+            cx.send(Command::ReadScale { namespace, owner: reference });
+        }
+    }
+
+    pub(crate) fn scale_read(
+        &mut self,
+        cx: &mut Context<'_>,
+        owner: &ControllerRef,
+        outcome: ScaleOutcome,
+    ) {
+        let key = scale_key(owner);
+        let Some(entry) = self.scales.get_mut(&key) else { return };
+        let again = if matches!(outcome, ScaleOutcome::Failed(_)) { RETRY } else { REFRESH };
+        let changed = entry.outcome.as_ref() != Some(&outcome);
+        entry.outcome = Some(outcome);
+        cx.timers.at(
+            cx.now + again,
+            &self.name,
+            Due::Scale { kind: key.0.clone(), name: key.1.clone() },
+        );
+        if changed {
+            for id in self.budgets_scaled_by(&key) {
+                self.touch(cx, &id);
+            }
+        }
+    }
+
+    pub(super) fn refresh_scale(&mut self, cx: &mut Context<'_>, kind: &GroupKind, name: &str) {
+        let key = (kind.clone(), name.to_owned());
+        let Some(entry) = self.scales.get(&key) else { return };
+        let reference = entry.reference.clone();
+        let unused =
+            self.budgets_scaled_by(&key).is_empty() || self.watched_scale(&reference).is_some();
+        if unused {
+            self.scales.remove(&key);
+        } else {
+            // A same-named successor of the owner has another uid.
+            let used = self.current_reference(&key).unwrap_or(reference);
+            if let Some(entry) = self.scales.get_mut(&key) {
+                entry.reference = used.clone();
+            }
+            cx.send(Command::ReadScale { namespace: self.name.to_string(), owner: used });
+        }
+    }
+
+    fn current_reference(&self, key: &(GroupKind, String)) -> Option<ControllerRef> {
+        let controllers = self.budgets.values().flat_map(|b| b.tally.controllers.keys());
+        controllers.filter(|c| scale_key(c) == *key).map(|c| (**c).clone()).next_back()
+    }
+
+    fn budgets_scaled_by(&self, key: &(GroupKind, String)) -> Vec<BudgetId> {
+        let uses = |id: &&BudgetId| {
+            self.budgets[*id].scope == Scope::Pod
+                && self.budgets[*id].needs_total()
+                && self.budgets[*id].tally.controllers.keys().any(|c| scale_key(c) == *key)
+        };
+        self.budgets.keys().filter(uses).cloned().collect()
+    }
+
+    /// `ReplicationController`, Deployment, `ReplicaSet` and `StatefulSet` come from the cache.
+    fn watched_scale(&self, reference: &ControllerRef) -> Option<&Owner> {
+        let kind = owner_kind(&reference.group_kind);
+        let direct = kind.is("", "ReplicationController") || kind.is("apps", "StatefulSet");
+        if direct {
+            return self.objects.controller(reference);
+        }
+        if !kind.is("apps", "ReplicaSet") {
+            return None;
+        }
+        let set = self.objects.controller(reference)?;
+        match &set.controller {
+            Some(parent) if owner_kind(&parent.group_kind).is("apps", "Deployment") => {
+                self.objects.controller(parent)
+            }
+            // Another group's Deployment is nobody's that we know; its ReplicaSet does not count.
+            Some(parent) if parent.group_kind.kind == "Deployment" => None,
+            _ => Some(set),
+        }
+    }
+}
+
+fn scale_key(reference: &ControllerRef) -> (GroupKind, String) {
+    (reference.group_kind.clone(), reference.name.clone())
+}

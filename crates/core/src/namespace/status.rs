@@ -1,0 +1,223 @@
+//! A budget's status as it should stand (upstream 1.7, semantics 2 and 8).
+
+use std::sync::Arc;
+
+use super::Namespace;
+use super::budgets::BudgetEntry;
+use super::evaluate::{Evaluation, Failure};
+use crate::engine::Config;
+use crate::model::{BudgetKey, BudgetStatus, Condition, ConditionStatus, Scope, Timestamp};
+use crate::replica::ReplicaKey;
+
+const DISRUPTION_ALLOWED: &str = "DisruptionAllowed";
+const BUDGET_CONFIGURED: &str = "BudgetConfigured";
+/// How many pods or replicas a message names before it only counts.
+const NAMED_MAX: usize = 3;
+
+impl Namespace {
+    /// While a first scale read is under way, the counters stay as they are.
+    pub(super) fn status(
+        &self,
+        config: &Config,
+        now: Timestamp,
+        budget: &BudgetEntry,
+    ) -> BudgetStatus {
+        let evaluation = self.evaluate(budget);
+        let generation = budget.object.generation;
+        let mut status = budget.object.status.clone();
+        budget.ledger.write_into(&mut status);
+        match &evaluation.failure {
+            Some(Failure::Processing) => return status,
+            Some(Failure::SyncFailed(error)) => {
+                // Upstream's failSafe: the counters and observedGeneration stay as they were.
+                status.disruptions_allowed = 0;
+                status.disruptions_allowed_replicas = 0;
+                let observed = status.observed_generation;
+                let failed = ("SyncFailed", error.text().to_owned());
+                set(&mut status, DISRUPTION_ALLOWED, false, failed, observed, now);
+            }
+            Some(Failure::Unresolved(_)) | None => {
+                fill(&mut status, budget, &evaluation);
+                let (allowed, reason) = disruption_allowed(&evaluation);
+                set(&mut status, DISRUPTION_ALLOWED, allowed, reason, generation, now);
+            }
+        }
+        match self.configured(config, budget) {
+            Some((ok, reason)) => {
+                let observed = status.observed_generation;
+                set(&mut status, BUDGET_CONFIGURED, ok, reason, observed, now);
+            }
+            None => status.conditions.retain(|c| c.kind != BUDGET_CONFIGURED),
+        }
+        status
+    }
+
+    pub(crate) fn computed_status(
+        &self,
+        config: &Config,
+        now: Timestamp,
+        budget: &BudgetKey,
+    ) -> Option<BudgetStatus> {
+        self.budgets.get(budget).map(|entry| self.status(config, now, entry))
+    }
+
+    /// The condition `BudgetConfigured`; absent for a pod-counted budget that is in force.
+    fn configured(&self, config: &Config, budget: &BudgetEntry) -> Option<(bool, Reason)> {
+        let wrong = |reason, message| Some((false, (reason, message)));
+        if config.excluded_namespaces.contains(&*self.name) {
+            return wrong(
+                "NotEnforced",
+                format!(
+                    "Evictions in namespace {} do not reach Holdfast, so this budget is not enforced; move the \
+                     workload to another namespace",
+                    self.name
+                ),
+            );
+        }
+        if budget.object.spec.scope == Scope::Pod {
+            return None;
+        }
+        if budget.scope == Scope::Pod {
+            return wrong(
+                "FeatureDisabled",
+                "Feature gate MultiPodPDBs is off, so this budget counts single pods".to_owned(),
+            );
+        }
+        let tally = &budget.tally;
+        if !tally.unreferenced.is_empty() || !tally.unresolved.is_empty() {
+            return wrong("MissingWorkloadReference", self.missing_references(budget));
+        }
+        if tally.workloads.len() > 1 {
+            let names: Vec<&str> = tally.workloads.keys().map(String::as_str).collect();
+            return wrong(
+                "MultipleWorkloadsDetected",
+                format!(
+                    "The selected pods belong to replicas of {} workloads ({}); the budget is enforced over their \
+                     sum; one budget per workload is easier to reason about",
+                    names.len(),
+                    name_some(&names)
+                ),
+            );
+        }
+        Some((true, ("ValidConfig", String::new())))
+    }
+
+    fn missing_references(&self, budget: &BudgetEntry) -> String {
+        let tally = &budget.tally;
+        let mut sentences = Vec::new();
+        if !tally.unreferenced.is_empty() {
+            let names: Vec<&str> = tally.unreferenced.iter().map(|n| &**n).collect();
+            sentences.push(format!(
+                "{} of {} selected pods name no replica ({}); set spec.schedulingGroup.podGroupName or annotation \
+                 holdfast.dev/pod-group",
+                names.len(),
+                tally.pods,
+                name_some(&names)
+            ));
+        }
+        if let Some(key) = tally.unresolved.first() {
+            let pods: i64 =
+                tally.unresolved.iter().filter_map(|k| tally.replicas.get(k)).map(|r| r.pods).sum();
+            sentences.push(format!(
+                "{pods} of {} selected pods belong to {} that cannot be resolved; {}",
+                tally.pods,
+                count(tally.unresolved.len(), "replica"),
+                self.name_unresolved(budget, key)
+            ));
+        }
+        sentences.join("; ")
+    }
+
+    /// Which pod suffers from what is missing.
+    pub(super) fn name_unresolved(&self, budget: &BudgetEntry, key: &Arc<ReplicaKey>) -> String {
+        let why = budget.tally.replicas.get(key).and_then(|r| r.summary.unresolved.as_deref());
+        let names = self.replicas.get(key).into_iter().flat_map(|r| &r.names);
+        let pod = names
+            .filter(|name| self.pods.get(*name).is_some_and(|e| e.budgets.contains(&budget.id)))
+            .map(|name| &**name)
+            .next()
+            .unwrap_or("");
+        format!("pod {pod}: {}", why.unwrap_or("its replica is unknown"))
+    }
+}
+
+type Reason = (&'static str, String);
+
+fn fill(status: &mut BudgetStatus, budget: &BudgetEntry, evaluation: &Evaluation) {
+    let tally = &budget.tally;
+    status.observed_generation = budget.object.generation;
+    status.disruptions_allowed = evaluation.allowed;
+    status.current_healthy = tally.healthy_pods;
+    status.desired_healthy = evaluation.desired_pods;
+    status.expected_pods = match evaluation.scope {
+        Scope::Pod => evaluation.expected,
+        Scope::Workload => tally.pods,
+    };
+    status.disruptions_allowed_replicas = evaluation.allowed;
+    status.current_healthy_replicas = evaluation.healthy;
+    status.desired_healthy_replicas = evaluation.desired;
+    status.expected_replicas = evaluation.expected;
+}
+
+fn disruption_allowed(evaluation: &Evaluation) -> (bool, Reason) {
+    if let Some(Failure::Unresolved(why)) = &evaluation.failure {
+        let message = format!("No eviction is allowed until every replica can be counted: {why}");
+        return (false, ("WorkloadResolutionFailed", message));
+    }
+    let Evaluation { allowed, healthy, desired, expected, .. } = evaluation;
+    match (evaluation.scope, *allowed > 0) {
+        // Upstream's messages are empty.
+        (Scope::Pod, true) => (true, ("SufficientPods", String::new())),
+        (Scope::Pod, false) => (false, ("InsufficientPods", String::new())),
+        (Scope::Workload, sufficient) => {
+            let reason = if sufficient { "SufficientReplicas" } else { "InsufficientReplicas" };
+            let message = format!(
+                "{healthy} of {expected} replicas are healthy and {desired} are needed, so {allowed} may be disrupted"
+            );
+            (sufficient, (reason, message))
+        }
+    }
+}
+
+/// As apimachinery's `SetStatusCondition`: the transition time changes with the status only.
+fn set(
+    status: &mut BudgetStatus,
+    kind: &str,
+    value: bool,
+    (reason, message): Reason,
+    observed_generation: i64,
+    now: Timestamp,
+) {
+    let value = if value { ConditionStatus::True } else { ConditionStatus::False };
+    let old = status.conditions.iter().position(|c| c.kind == kind);
+    let last_transition = old
+        .map(|i| &status.conditions[i])
+        .filter(|c| c.status == value)
+        .map_or_else(|| now.truncated(), |c| c.last_transition);
+    let condition = Condition {
+        kind: kind.to_owned(),
+        status: value,
+        reason: reason.to_owned(),
+        message,
+        observed_generation,
+        last_transition,
+    };
+    match old {
+        Some(i) => status.conditions[i] = condition,
+        None => status.conditions.push(condition),
+    }
+}
+
+/// `1 replica`, `3 replicas`.
+pub(super) fn count(n: usize, what: &str) -> String {
+    if n == 1 { format!("1 {what}") } else { format!("{n} {what}s") }
+}
+
+/// `a, b, c and 4 more`.
+pub(super) fn name_some(names: &[&str]) -> String {
+    let shown = names.iter().take(NAMED_MAX).copied().collect::<Vec<_>>().join(", ");
+    match names.len().saturating_sub(NAMED_MAX) {
+        0 => shown,
+        more => format!("{shown} and {more} more"),
+    }
+}

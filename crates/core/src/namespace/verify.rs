@@ -1,0 +1,46 @@
+//! Incremental equals recomputed.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use super::Namespace;
+use crate::replica::{Member, ReplicaKey};
+use crate::tally::Tally;
+
+impl Namespace {
+    /// Recompute every counter from the pods and panic where it differs from the one kept.
+    pub(crate) fn verify(&self) {
+        let mut members: BTreeMap<Arc<ReplicaKey>, BTreeMap<Member, u32>> = BTreeMap::new();
+        for entry in self.pods.values() {
+            let granted = self.count_grants(&entry.name, &entry.pod.uid);
+            assert_eq!(entry.granted, granted, "grants of pod {}", entry.name);
+            assert_eq!(
+                entry.budgets,
+                self.covering(&entry.labels),
+                "budgets of pod {}",
+                entry.name
+            );
+            if let Some(key) = &entry.replica {
+                let member = Member::of(&entry.pod);
+                *members.entry(key.clone()).or_default().entry(member).or_insert(0) += 1;
+            }
+        }
+        let kept: BTreeMap<_, _> =
+            self.replicas.iter().map(|(key, r)| (key.clone(), r.members.clone())).collect();
+        assert_eq!(kept, members, "members of replicas in {}", self.name);
+        for (key, replica) in &self.replicas {
+            let (resolution, _) = self.objects.resolve(key, &replica.members);
+            assert_eq!(replica.resolution, resolution, "resolution of {key}");
+        }
+        for (id, budget) in &self.budgets {
+            let mut tally = Tally::default();
+            for entry in self.pods.values().filter(|e| e.budgets.contains(id)) {
+                let replica = entry.replica.as_ref().and_then(|key| self.replicas.get(key));
+                let resolution = replica.map(|r| &r.resolution);
+                let basic = &budget.object.spec.basic_min_count;
+                tally.add(&entry.part(budget.scope), resolution, basic);
+            }
+            assert_eq!(budget.tally, tally, "counters of budget {id}");
+        }
+    }
+}

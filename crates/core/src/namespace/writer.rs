@@ -1,0 +1,268 @@
+//! One writer per budget: what arrives while a write is under way is decided together and committed
+//! by the next one (design 3).
+
+use std::collections::VecDeque;
+use std::time::Duration;
+
+use super::budgets::BudgetEntry;
+use super::evaluate::{Failure, SyncError};
+use super::explain::refuse;
+use super::requests::Turn;
+use super::{BudgetId, Context, Namespace};
+use crate::io::{Command, Event, Regarding, WriteOutcome};
+use crate::model::{BudgetKey, Scope, Timestamp};
+use crate::selector;
+use crate::timer::Due;
+use crate::verdict::DenyReason;
+
+/// Status writes that nobody waits for gather what happens within this time.
+const GATHER: Duration = Duration::from_millis(50);
+/// A housekeeping write that the API server refused is tried again.
+const REJECTED_AGAIN: Duration = Duration::from_secs(5);
+
+#[derive(Debug, Default)]
+pub(super) struct Writer {
+    queue: VecDeque<Op>,
+    in_flight: Option<Batch>,
+    /// A look at the status is due then.
+    housekeeping: Option<Timestamp>,
+}
+
+/// Something to do to a budget's ledger.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Op {
+    /// It is the request's turn to be granted or denied.
+    Reserve { eviction: String },
+    /// Take back what this eviction wrote, if nobody renewed it.
+    Refund { pod: String, eviction: String },
+}
+
+/// The requests that one write grants.
+#[derive(Debug)]
+struct Batch {
+    granted: Vec<Granted>,
+}
+
+#[derive(Debug)]
+struct Granted {
+    eviction: String,
+    pod: String,
+    cost: i64,
+    renewal: bool,
+}
+
+impl Namespace {
+    /// Something about the budget may have changed: look at its status soon.
+    pub(super) fn touch(&mut self, cx: &mut Context<'_>, id: &BudgetId) {
+        self.ensure_scales(cx, id);
+        let Some(entry) = self.budgets.get_mut(id) else { return };
+        if entry.writer.housekeeping.is_none() {
+            self.schedule(cx, id, GATHER);
+        }
+    }
+
+    pub(super) fn enqueue(&mut self, cx: &mut Context<'_>, id: &BudgetId, op: Op) {
+        let Some(entry) = self.budgets.get_mut(id) else {
+            // A refund in a budget that is gone is done; a reservation starts over.
+            if let Op::Reserve { eviction } = op {
+                self.not_reserved(cx, id, &eviction);
+            }
+            return;
+        };
+        entry.writer.queue.push_back(op);
+        self.pump(cx, id);
+    }
+
+    /// Into the queue, for the write that is about to be decided on anyway.
+    pub(super) fn enqueue_later(&mut self, id: &BudgetId, op: Op) {
+        if let Some(entry) = self.budgets.get_mut(id) {
+            entry.writer.queue.push_back(op);
+        }
+    }
+
+    pub(super) fn housekeep(&mut self, cx: &mut Context<'_>, id: &BudgetId) {
+        let Some(entry) = self.budgets.get_mut(id) else { return };
+        if entry.writer.housekeeping.is_some_and(|at| at <= cx.now) {
+            entry.writer.housekeeping = None;
+            self.announce(cx, id);
+            self.commit(cx, id);
+        }
+    }
+
+    /// What became of the write, or of the read that asked after it.
+    pub(crate) fn written(&mut self, cx: &mut Context<'_>, key: &BudgetKey, outcome: WriteOutcome) {
+        let id = &self.budget_id(key);
+        let Some(entry) = self.budgets.get_mut(id) else { return };
+        if let WriteOutcome::Unknown(_) = outcome {
+            // The batch stays under way, its grants count, and nothing else is written until a
+            // fresh read shows what happened.
+            cx.send(Command::ReadBudget { budget: (**id).clone() });
+            return;
+        }
+        let Some(batch) = entry.writer.in_flight.take() else { return };
+        match outcome {
+            WriteOutcome::Current(budget) if budget.uid == entry.object.uid => {
+                if !budget.version.is_older_than(&entry.object.version) {
+                    self.take_in(cx, id, *budget);
+                }
+                // Whatever the newest state does not hold was not written.
+                self.drop_uncommitted(cx, id);
+                self.settle(cx, id, batch);
+            }
+            WriteOutcome::Current(budget) => {
+                entry.writer.in_flight = Some(batch);
+                self.apply_budget(cx, *budget);
+            }
+            WriteOutcome::Gone => {
+                entry.writer.in_flight = Some(batch);
+                self.delete_budget(cx, id);
+            }
+            WriteOutcome::Rejected(why) => {
+                self.drop_uncommitted(cx, id);
+                self.take_in_grants(cx, id);
+                let why =
+                    format!("the grant could not be recorded in budget {}: {why}", id.object.name);
+                for granted in batch.granted {
+                    self.deny(cx, &granted.eviction, refuse(DenyReason::NotRecorded, &why));
+                }
+                self.schedule(cx, id, REJECTED_AGAIN);
+            }
+            WriteOutcome::Unknown(_) => {}
+        }
+        self.pump(cx, id);
+    }
+
+    /// The budget was deleted: nobody needs a grant in it any more.
+    pub(super) fn budget_gone(&mut self, cx: &mut Context<'_>, id: &BudgetId, writer: Writer) {
+        let in_flight = writer.in_flight.into_iter().flat_map(|batch| batch.granted);
+        for granted in in_flight {
+            self.not_reserved(cx, id, &granted.eviction);
+        }
+        for op in writer.queue {
+            if let Op::Reserve { eviction } = op {
+                self.not_reserved(cx, id, &eviction);
+            }
+        }
+    }
+
+    /// Decide everything that waits, together, and commit it by one write.
+    fn pump(&mut self, cx: &mut Context<'_>, id: &BudgetId) {
+        let Some(entry) = self.budgets.get(id) else { return };
+        if entry.writer.in_flight.is_none() && !entry.writer.queue.is_empty() {
+            self.commit(cx, id);
+        }
+    }
+
+    fn commit(&mut self, cx: &mut Context<'_>, id: &BudgetId) {
+        let Some(entry) = self.budgets.get_mut(id) else { return };
+        if entry.writer.in_flight.is_some() {
+            // Its answer leads here again.
+            return;
+        }
+        // Marks the writer as busy: what deciding enqueues here waits for the next round.
+        entry.writer.in_flight = Some(Batch { granted: Vec::new() });
+        let ops = std::mem::take(&mut entry.writer.queue);
+        let mut granted = Vec::new();
+        for op in ops {
+            match op {
+                Op::Refund { pod, eviction } => self.ungrant(cx, id, &pod, &eviction),
+                Op::Reserve { eviction } => {
+                    if let Turn::Grant { grant, renewal } = self.take_turn(cx, id, &eviction) {
+                        let (pod, cost) = (grant.pod.clone(), grant.cost);
+                        self.grant(cx, id, grant);
+                        granted.push(Granted { eviction, pod, cost, renewal });
+                    }
+                }
+            }
+        }
+        let Some(entry) = self.budgets.get(id) else { return };
+        let status = self.status(cx.config, cx.now, entry);
+        let unchanged = granted.is_empty() && status == entry.object.status;
+        let (uid, version) = (entry.object.uid.clone(), entry.object.version.clone());
+        let Some(entry) = self.budgets.get_mut(id) else { return };
+        if unchanged {
+            entry.writer.in_flight = None;
+            return self.pump(cx, id);
+        }
+        entry.writer.in_flight = Some(Batch { granted });
+        // This write is as good as a look at the status.
+        entry.writer.housekeeping = None;
+        let budget = (**id).clone();
+        cx.send(Command::WriteStatus { budget, uid, version, status: Box::new(status) });
+    }
+
+    /// Tell each request of the batch whether its grant is recorded.
+    fn settle(&mut self, cx: &mut Context<'_>, id: &BudgetId, batch: Batch) {
+        for Granted { eviction, pod, cost, renewal } in batch.granted {
+            let recorded =
+                self.budgets.get(id).is_some_and(|b| b.ledger.committed(&pod, &eviction));
+            if recorded {
+                self.reserved(cx, id, &eviction, Some((cost, renewal)));
+            } else {
+                self.not_reserved(cx, id, &eviction);
+            }
+        }
+        // A conflict may have been with a change that this write did not know of.
+        self.touch(cx, id);
+    }
+
+    fn schedule(&mut self, cx: &mut Context<'_>, id: &BudgetId, after: Duration) {
+        let Some(entry) = self.budgets.get_mut(id) else { return };
+        let at = cx.now + after;
+        entry.writer.housekeeping = Some(at);
+        cx.timers.at(at, &self.name, Due::Housekeep { budget: id.clone() });
+    }
+
+    /// Upstream's events (upstream 1.4), each when its state begins.
+    fn announce(&mut self, cx: &mut Context<'_>, id: &BudgetId) {
+        let Some(entry) = self.budgets.get(id) else { return };
+        let evaluation = self.evaluate(entry);
+        let error = match evaluation.failure {
+            Some(Failure::SyncFailed(error)) => Some(error),
+            _ => None,
+        };
+        let no_pods = entry.tally.pods == 0 && entry.selector.is_ok();
+        let unmanaged =
+            entry.scope == Scope::Pod && entry.needs_total() && entry.tally.unmanaged_pods > 0;
+        let mut events = Vec::new();
+        if no_pods && !entry.announced.no_pods {
+            events.push((false, "NoPods", "No matching pods found".to_owned()));
+        }
+        if unmanaged && !entry.announced.unmanaged_pods {
+            events.push((true, "UnmanagedPods", unmanaged_message(entry)));
+        }
+        let text = error.as_ref().map(|e| e.text().to_owned());
+        if entry.announced.sync_error != text {
+            match &error {
+                Some(SyncError::Selector(why)) => {
+                    events.push((true, "NoPods", format!("Failed to get pods: {why}")));
+                }
+                Some(SyncError::ExpectedCount(why)) => events.push((
+                    true,
+                    "CalculateExpectedPodCountFailed",
+                    format!("Failed to calculate the number of expected pods: {why}"),
+                )),
+                None => {}
+            }
+        }
+        let uid = entry.object.uid.clone();
+        for (warning, reason, message) in events {
+            let regarding = Regarding::Budget { key: (**id).clone(), uid: uid.clone() };
+            cx.send(Command::Event(Event { regarding, warning, reason, message }));
+        }
+        if let Some(entry) = self.budgets.get_mut(id) {
+            entry.announced.no_pods = no_pods;
+            entry.announced.unmanaged_pods = unmanaged;
+            entry.announced.sync_error = text;
+        }
+    }
+}
+
+fn unmanaged_message(budget: &BudgetEntry) -> String {
+    format!(
+        "Pods selected by this PodDisruptionBudget (selector: {}) were found to be unmanaged. As a result, the \
+         status of the PDB cannot be calculated correctly, which may result in undefined behavior. To account \
+         for these pods please set \".spec.minAvailable\" field of the PDB to an integer value.",
+        selector::display(budget.object.spec.selector.as_ref())
+    )
+}

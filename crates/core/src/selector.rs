@@ -1,0 +1,293 @@
+//! Label selectors, compiled once, and the index that finds the selectors that may match a pod
+//! without looking at the others.
+
+use std::collections::BTreeMap;
+
+use crate::intern::{Interner, Symbol};
+use crate::model::{LabelSelector, Operator};
+
+/// A pod's labels, sorted by key symbol.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(crate) struct Labels(Box<[(Symbol, Symbol)]>);
+
+impl Labels {
+    pub(crate) fn acquire(interner: &mut Interner, labels: &BTreeMap<String, String>) -> Self {
+        Self::sorted(
+            labels.iter().map(|(k, v)| (interner.acquire(k), interner.acquire(v))).collect(),
+        )
+    }
+
+    /// The labels of a pod that is not kept: strings that no selector and no pod uses stay strangers.
+    pub(crate) fn lookup(interner: &Interner, labels: &BTreeMap<String, String>) -> Self {
+        Self::sorted(labels.iter().map(|(k, v)| (interner.lookup(k), interner.lookup(v))).collect())
+    }
+
+    pub(crate) fn release(&self, interner: &mut Interner) {
+        for (key, value) in &self.0 {
+            interner.release(*key);
+            interner.release(*value);
+        }
+    }
+
+    fn sorted(mut pairs: Vec<(Symbol, Symbol)>) -> Self {
+        pairs.sort_unstable();
+        Self(pairs.into_boxed_slice())
+    }
+
+    fn get(&self, key: Symbol) -> Option<Symbol> {
+        self.0.binary_search_by_key(&key, |(k, _)| *k).ok().map(|i| self.0[i].1)
+    }
+}
+
+#[derive(Debug)]
+pub(crate) struct Selector {
+    requirements: Vec<Requirement>,
+}
+
+#[derive(Debug)]
+enum Requirement {
+    In(Symbol, Vec<Symbol>),
+    NotIn(Symbol, Vec<Symbol>),
+    Exists(Symbol),
+    DoesNotExist(Symbol),
+}
+
+impl Selector {
+    /// Rules and messages as upstream's `LabelSelectorAsSelector`.
+    pub(crate) fn compile(
+        interner: &mut Interner,
+        selector: &LabelSelector,
+    ) -> Result<Self, String> {
+        for r in &selector.match_expressions {
+            match r.operator {
+                Operator::In | Operator::NotIn if r.values.is_empty() => {
+                    return Err("values: Invalid value: []: for 'in', 'notin' operators, values set can't be empty".to_owned());
+                }
+                Operator::Exists | Operator::DoesNotExist if !r.values.is_empty() => {
+                    return Err("values: Invalid value: values set must be empty for exists and does not exist".to_owned());
+                }
+                Operator::Other(ref operator) => {
+                    return Err(format!("\"{operator}\" is not a valid label selector operator"));
+                }
+                _ => {}
+            }
+        }
+        let mut requirements = Vec::new();
+        for (key, value) in &selector.match_labels {
+            requirements
+                .push(Requirement::In(interner.acquire(key), vec![interner.acquire(value)]));
+        }
+        for r in &selector.match_expressions {
+            let key = interner.acquire(&r.key);
+            let values = || r.values.iter();
+            requirements.push(match r.operator {
+                Operator::In => {
+                    Requirement::In(key, values().map(|v| interner.acquire(v)).collect())
+                }
+                Operator::NotIn => {
+                    Requirement::NotIn(key, values().map(|v| interner.acquire(v)).collect())
+                }
+                Operator::Exists => Requirement::Exists(key),
+                Operator::DoesNotExist | Operator::Other(_) => Requirement::DoesNotExist(key),
+            });
+        }
+        Ok(Self { requirements })
+    }
+
+    pub(crate) fn release(&self, interner: &mut Interner) {
+        for requirement in &self.requirements {
+            match requirement {
+                Requirement::In(key, values) | Requirement::NotIn(key, values) => {
+                    interner.release(*key);
+                    for value in values {
+                        interner.release(*value);
+                    }
+                }
+                Requirement::Exists(key) | Requirement::DoesNotExist(key) => interner.release(*key),
+            }
+        }
+    }
+
+    pub(crate) fn matches(&self, labels: &Labels) -> bool {
+        self.requirements.iter().all(|r| match r {
+            Requirement::In(key, values) => labels.get(*key).is_some_and(|v| values.contains(&v)),
+            Requirement::NotIn(key, values) => {
+                labels.get(*key).is_none_or(|v| !values.contains(&v))
+            }
+            Requirement::Exists(key) => labels.get(*key).is_some(),
+            Requirement::DoesNotExist(key) => labels.get(*key).is_none(),
+        })
+    }
+}
+
+/// A selector as people write it, for messages: `app=web,tier in (a, b)`.
+pub(crate) fn display(selector: Option<&LabelSelector>) -> String {
+    let Some(selector) = selector else { return "<none>".to_owned() };
+    let labels = selector.match_labels.iter().map(|(k, v)| format!("{k}={v}"));
+    let expressions = selector.match_expressions.iter().map(|r| {
+        let values = r.values.join(", ");
+        match &r.operator {
+            Operator::In => format!("{} in ({values})", r.key),
+            Operator::NotIn => format!("{} notin ({values})", r.key),
+            Operator::Exists => r.key.clone(),
+            Operator::DoesNotExist => format!("!{}", r.key),
+            Operator::Other(operator) => format!("{} {operator} ({values})", r.key),
+        }
+    });
+    let parts: Vec<String> = labels.chain(expressions).collect();
+    if parts.is_empty() { "<all>".to_owned() } else { parts.join(",") }
+}
+
+/// Finds the selectors that may match, by one requirement of each: its anchor.
+#[derive(Debug)]
+pub(crate) struct SelectorIndex<Id> {
+    by_pair: BTreeMap<(Symbol, Symbol), Vec<Id>>,
+    by_key: BTreeMap<Symbol, Vec<Id>>,
+    /// Selectors without a positive requirement: they match nearly everything anyway.
+    everywhere: Vec<Id>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Anchor {
+    Pairs(Symbol, Vec<Symbol>),
+    Key(Symbol),
+    Everywhere,
+}
+
+impl<Id> Default for SelectorIndex<Id> {
+    fn default() -> Self {
+        Self { by_pair: BTreeMap::new(), by_key: BTreeMap::new(), everywhere: Vec::new() }
+    }
+}
+
+impl<Id: Clone + PartialEq> SelectorIndex<Id> {
+    pub(crate) fn insert(&mut self, id: &Id, selector: &Selector) {
+        self.at(&Self::anchor(selector), |bucket| bucket.push(id.clone()));
+    }
+
+    pub(crate) fn remove(&mut self, id: &Id, selector: &Selector) {
+        let anchor = Self::anchor(selector);
+        self.at(&anchor, |bucket| bucket.retain(|other| other != id));
+        match anchor {
+            Anchor::Pairs(key, values) => {
+                for value in values {
+                    if self.by_pair.get(&(key, value)).is_some_and(Vec::is_empty) {
+                        self.by_pair.remove(&(key, value));
+                    }
+                }
+            }
+            Anchor::Key(key) => {
+                if self.by_key.get(&key).is_some_and(Vec::is_empty) {
+                    self.by_key.remove(&key);
+                }
+            }
+            Anchor::Everywhere => {}
+        }
+    }
+
+    /// Every id whose selector may match these labels, each once, in no particular order.
+    pub(crate) fn candidates<'a>(&'a self, labels: &'a Labels) -> impl Iterator<Item = &'a Id> {
+        let by_label = labels.0.iter().flat_map(|(key, value)| {
+            let pairs = self.by_pair.get(&(*key, *value));
+            let keys = self.by_key.get(key);
+            pairs.into_iter().chain(keys).flatten()
+        });
+        by_label.chain(&self.everywhere)
+    }
+
+    /// The most telling requirement: one value, else the fewest values, else a key.
+    fn anchor(selector: &Selector) -> Anchor {
+        let fewest = selector.requirements.iter().filter_map(|r| match r {
+            Requirement::In(key, values) => Some((values.len(), key, values)),
+            _ => None,
+        });
+        if let Some((_, key, values)) = fewest.min_by_key(|(n, ..)| *n) {
+            let mut values = values.clone();
+            values.sort_unstable();
+            values.dedup();
+            return Anchor::Pairs(*key, values);
+        }
+        let key = selector.requirements.iter().find_map(|r| match r {
+            Requirement::Exists(key) => Some(*key),
+            _ => None,
+        });
+        key.map_or(Anchor::Everywhere, Anchor::Key)
+    }
+
+    fn at(&mut self, anchor: &Anchor, mut f: impl FnMut(&mut Vec<Id>)) {
+        match anchor {
+            Anchor::Pairs(key, values) => {
+                for value in values {
+                    f(self.by_pair.entry((*key, *value)).or_default());
+                }
+            }
+            Anchor::Key(key) => f(self.by_key.entry(*key).or_default()),
+            Anchor::Everywhere => f(&mut self.everywhere),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::model::Requirement as Expression;
+
+    fn map(pairs: &[(&str, &str)]) -> BTreeMap<String, String> {
+        pairs.iter().map(|(k, v)| ((*k).to_owned(), (*v).to_owned())).collect()
+    }
+
+    fn expression(key: &str, operator: Operator, values: &[&str]) -> LabelSelector {
+        let values = values.iter().map(|v| (*v).to_owned()).collect();
+        LabelSelector {
+            match_expressions: vec![Expression { key: key.to_owned(), operator, values }],
+            ..Default::default()
+        }
+    }
+
+    #[test]
+    fn operators_match_as_upstream_and_the_index_finds_all_that_match() {
+        let pods: [&[(&str, &str)]; 4] =
+            [&[], &[("app", "web")], &[("app", "db"), ("tier", "a")], &[("x", "y")]];
+        let table = [
+            (LabelSelector::default(), [true, true, true, true]),
+            (
+                LabelSelector { match_labels: map(&[("app", "web")]), ..Default::default() },
+                [false, true, false, false],
+            ),
+            (expression("app", Operator::In, &["web", "db"]), [false, true, true, false]),
+            (expression("app", Operator::NotIn, &["web"]), [true, false, true, true]),
+            (expression("app", Operator::Exists, &[]), [false, true, true, false]),
+            (expression("app", Operator::DoesNotExist, &[]), [true, false, false, true]),
+        ];
+        for (selector, expected) in table {
+            let mut interner = Interner::default();
+            let compiled = Selector::compile(&mut interner, &selector).unwrap();
+            let mut index = SelectorIndex::default();
+            index.insert(&7, &compiled);
+            for (pod, expected) in pods.iter().zip(expected) {
+                let labels = Labels::acquire(&mut interner, &map(pod));
+                assert_eq!(compiled.matches(&labels), expected, "{selector:?} on {pod:?}");
+                if expected {
+                    assert_eq!(index.candidates(&labels).collect::<Vec<_>>(), [&7]);
+                }
+                let stranger = Labels::lookup(&interner, &map(pod));
+                assert_eq!(compiled.matches(&stranger), expected);
+            }
+            index.remove(&7, &compiled);
+            let labels = Labels::acquire(&mut interner, &map(&[("app", "web")]));
+            assert_eq!(index.candidates(&labels).count(), 0);
+        }
+    }
+
+    #[test]
+    fn wrong_selectors_are_refused() {
+        let mut interner = Interner::default();
+        for selector in [
+            expression("app", Operator::In, &[]),
+            expression("app", Operator::Exists, &["x"]),
+            expression("app", Operator::Other("Near".to_owned()), &["x"]),
+        ] {
+            assert!(Selector::compile(&mut interner, &selector).is_err());
+        }
+    }
+}

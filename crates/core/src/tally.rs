@@ -1,0 +1,242 @@
+//! A budget's counters, kept up to date pod by pod.
+//!
+//! Every pod contributes a [`Part`]; every replica contributes a [`Summary`] of its parts. A change
+//! takes the old contribution out and puts the new one in, so a pod event costs the same whatever
+//! the size of the budget.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use crate::model::{BasicMinCount, ControllerRef};
+use crate::replica::{MinCount, ReplicaKey, Resolution, Source};
+
+/// What one selected pod contributes.
+#[allow(clippy::struct_excessive_bools, reason = "four facts about a pod, each counted on its own")]
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Part {
+    pub(crate) name: Arc<str>,
+    pub(crate) replica: Option<Arc<ReplicaKey>>,
+    pub(crate) controller: Option<Arc<ControllerRef>>,
+    pub(crate) healthy: bool,
+    /// Neither Succeeded nor Failed.
+    pub(crate) unfinished: bool,
+    /// Unfinished and not terminating.
+    pub(crate) live: bool,
+    /// Running and not terminating: such a pod can close a budget (semantics 6.4).
+    pub(crate) running: bool,
+}
+
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(crate) struct Tally {
+    pub(crate) pods: i64,
+    pub(crate) healthy_pods: i64,
+    pub(crate) unmanaged_pods: i64,
+    pub(crate) controllers: BTreeMap<Arc<ControllerRef>, u32>,
+    /// Selected pods that name no replica.
+    pub(crate) unreferenced: BTreeSet<Arc<str>>,
+    pub(crate) replicas: BTreeMap<Arc<ReplicaKey>, ReplicaTally>,
+    pub(crate) healthy_replicas: i64,
+    /// Replicas that have a live pod and are not leaving.
+    pub(crate) live_replicas: i64,
+    /// Replicas that nobody can resolve and that have a running pod.
+    pub(crate) closing: BTreeSet<Arc<ReplicaKey>>,
+    pub(crate) unresolved: BTreeSet<Arc<ReplicaKey>>,
+    /// Known minCounts of replicas that are not leaving.
+    pub(crate) min_counts: BTreeMap<i64, u32>,
+    pub(crate) sources: BTreeMap<Source, u32>,
+    pub(crate) workloads: BTreeMap<String, u32>,
+}
+
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(crate) struct ReplicaTally {
+    pub(crate) pods: i64,
+    pub(crate) healthy_pods: i64,
+    unfinished: i64,
+    live: i64,
+    running: i64,
+    pub(crate) summary: Summary,
+}
+
+/// What a replica contributes to its budget.
+#[allow(
+    clippy::struct_excessive_bools,
+    reason = "four facts about a replica, each counted on its own"
+)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Summary {
+    pub(crate) healthy: bool,
+    pub(crate) min: Option<i64>,
+    /// Why there is no minCount.
+    pub(crate) unresolved: Option<String>,
+    pub(crate) leaving: bool,
+    live: bool,
+    closes: bool,
+    sources: BTreeSet<Source>,
+    workload: Option<String>,
+}
+
+impl Tally {
+    /// Put a pod in. `resolution` is that of its replica, if it names one.
+    pub(crate) fn add(
+        &mut self,
+        part: &Part,
+        resolution: Option<&Resolution>,
+        basic: &BasicMinCount,
+    ) {
+        self.count(part, 1);
+        match (&part.replica, resolution) {
+            (Some(key), Some(resolution)) => {
+                self.change(key, resolution, basic, |r| r.count(part, 1));
+            }
+            _ => {
+                self.unreferenced.insert(part.name.clone());
+            }
+        }
+    }
+
+    /// Take a pod out, as it was put in.
+    pub(crate) fn remove(
+        &mut self,
+        part: &Part,
+        resolution: Option<&Resolution>,
+        basic: &BasicMinCount,
+    ) {
+        self.count(part, -1);
+        match (&part.replica, resolution) {
+            (Some(key), Some(resolution)) => {
+                self.change(key, resolution, basic, |r| r.count(part, -1));
+            }
+            _ => {
+                self.unreferenced.remove(&part.name);
+            }
+        }
+    }
+
+    /// A replica's resolution changed.
+    pub(crate) fn resolve(
+        &mut self,
+        key: &Arc<ReplicaKey>,
+        resolution: &Resolution,
+        basic: &BasicMinCount,
+    ) {
+        if self.replicas.contains_key(key) {
+            self.change(key, resolution, basic, |_| {});
+        }
+    }
+
+    fn count(&mut self, part: &Part, n: i64) {
+        self.pods += n;
+        self.healthy_pods += n * i64::from(part.healthy);
+        match &part.controller {
+            Some(controller) => adjust(&mut self.controllers, controller, n),
+            None => self.unmanaged_pods += n,
+        }
+    }
+
+    fn change(
+        &mut self,
+        key: &Arc<ReplicaKey>,
+        resolution: &Resolution,
+        basic: &BasicMinCount,
+        f: impl FnOnce(&mut ReplicaTally),
+    ) {
+        let mut replica = self.replicas.remove(key).unwrap_or_default();
+        let before = std::mem::take(&mut replica.summary);
+        f(&mut replica);
+        let after = if replica.pods > 0 {
+            replica.summarise(resolution, basic)
+        } else {
+            Summary::default()
+        };
+        if before != after {
+            self.contribute(key, &before, -1);
+            self.contribute(key, &after, 1);
+        }
+        if replica.pods > 0 {
+            replica.summary = after;
+            self.replicas.insert(key.clone(), replica);
+        }
+    }
+
+    fn contribute(&mut self, key: &Arc<ReplicaKey>, summary: &Summary, n: i64) {
+        let toggle = |set: &mut BTreeSet<Arc<ReplicaKey>>, member: bool| {
+            if member && n > 0 {
+                set.insert(key.clone());
+            } else if member {
+                set.remove(key);
+            }
+        };
+        self.healthy_replicas += n * i64::from(summary.healthy);
+        self.live_replicas += n * i64::from(summary.live);
+        toggle(&mut self.closing, summary.closes);
+        toggle(&mut self.unresolved, summary.unresolved.is_some());
+        if let Some(min) = summary.min.filter(|_| !summary.leaving) {
+            adjust(&mut self.min_counts, &min, n);
+        }
+        for source in &summary.sources {
+            adjust(&mut self.sources, source, n);
+        }
+        if let Some(workload) = &summary.workload {
+            adjust(&mut self.workloads, workload, n);
+        }
+    }
+}
+
+impl ReplicaTally {
+    pub(crate) fn has_source(&self, test: impl Fn(&Source) -> bool) -> bool {
+        self.summary.sources.iter().any(test)
+    }
+
+    fn count(&mut self, part: &Part, n: i64) {
+        self.pods += n;
+        self.healthy_pods += n * i64::from(part.healthy);
+        self.unfinished += n * i64::from(part.unfinished);
+        self.live += n * i64::from(part.live);
+        self.running += n * i64::from(part.running);
+    }
+
+    fn summarise(&self, resolution: &Resolution, basic: &BasicMinCount) -> Summary {
+        let min = min_count(&resolution.min, basic);
+        Summary {
+            healthy: !resolution.leaving && min.as_ref().is_ok_and(|min| self.healthy_pods >= *min),
+            closes: min.is_err() && self.running > 0,
+            leaving: resolution.leaving,
+            live: !resolution.leaving && self.live > 0,
+            sources: if self.unfinished > 0 { resolution.sources.clone() } else { BTreeSet::new() },
+            workload: resolution.workload.clone(),
+            unresolved: min.as_ref().err().cloned(),
+            min: min.ok(),
+        }
+    }
+}
+
+/// The minCount as this budget sees it: its annotation answers for groups that have none.
+fn min_count(min: &MinCount, basic: &BasicMinCount) -> Result<i64, String> {
+    match (min, basic) {
+        (MinCount::Known(n), _) => Ok(*n),
+        (MinCount::Basic { .. }, BasicMinCount::Count(n)) if *n >= 1 => Ok(*n),
+        (MinCount::Basic { group }, BasicMinCount::Absent) => Err(format!(
+            "{group} has the basic policy, which has no minCount; set annotation \
+             holdfast.dev/basic-group-min-count on the budget to say how many pods a replica needs"
+        )),
+        (MinCount::Basic { group }, BasicMinCount::Count(n)) => Err(format!(
+            "{group} has the basic policy, and annotation holdfast.dev/basic-group-min-count is {n}, \
+             which is below 1"
+        )),
+        (MinCount::Basic { group }, BasicMinCount::Unreadable(text)) => Err(format!(
+            "{group} has the basic policy, and annotation holdfast.dev/basic-group-min-count is \
+             \"{text}\", which is not a whole number >= 1"
+        )),
+        (MinCount::Unresolved(why), _) => Err(why.clone()),
+    }
+}
+
+fn adjust<K: Ord + Clone>(counts: &mut BTreeMap<K, u32>, key: &K, n: i64) {
+    let count = counts.entry(key.clone()).or_insert(0);
+    *count = count
+        .checked_add_signed(i32::try_from(n).expect("n is 1 or -1"))
+        .expect("a count that was put in is taken out once");
+    if *count == 0 {
+        counts.remove(key);
+    }
+}
