@@ -53,8 +53,12 @@ fn conclude(page: &mut Page, in_pods: &job::Outcome, in_replicas: &job::Outcome)
         fast = clock(in_pods.took),
     ));
     page.heading("To try next");
-    page.line("  holdfast install --help   put Holdfast in front of a cluster's Eviction API");
-    page.line("  budgetScope: Workload     then add this to a budget's spec, and drain a node");
+    page.line(
+        "  holdfast serve --install   decide the evictions of the cluster in your kubeconfig",
+    );
+    page.line(
+        "  budgetScope: Workload      then write this into a budget's spec, and drain a node",
+    );
 }
 
 #[cfg(test)]

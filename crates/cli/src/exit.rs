@@ -25,7 +25,8 @@ impl Termination for Exit {
             Self::Error(error) => error,
         };
         eprintln!("error: {error:#}");
-        if let Some(hint) = error.downcast_ref::<holdfast_server::Error>().and_then(|e| e.hint()) {
+        let known = error.downcast_ref::<holdfast_server::Error>();
+        if let Some(hint) = known.and_then(holdfast_server::Error::hint) {
             eprintln!("hint: {hint}");
         }
         ExitCode::from(2)

@@ -6,7 +6,7 @@ use clap::ValueEnum;
 use tracing_subscriber::EnvFilter;
 
 #[derive(Debug, clap::Args)]
-pub struct Args {
+pub struct LogArgs {
     /// Form of the log lines on stderr
     #[arg(long, value_enum, default_value_t = Format::Text, env = "HOLDFAST_LOG_FORMAT")]
     log_format: Format,
@@ -22,7 +22,7 @@ enum Format {
     Json,
 }
 
-impl Args {
+impl LogArgs {
     pub fn start(&self) {
         let logs = tracing_subscriber::fmt()
             .with_writer(std::io::stderr)

@@ -1,4 +1,5 @@
 //! `holdfast`: one module per subcommand, and here only what they share.
+#![expect(clippy::doc_markdown, reason = "doc comments of flags are the help text, which is plain")]
 
 mod exit;
 mod logging;
@@ -23,7 +24,7 @@ struct Cli {
 #[derive(Debug, Subcommand)]
 enum Command {
     /// Decide the evictions of a cluster
-    Serve(serve::Args),
+    Serve(Box<serve::Args>),
     /// Remove from a cluster what `serve --install` put there
     Uninstall(uninstall::Args),
 }

@@ -4,11 +4,11 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 
 use clap::ValueEnum;
-use holdfast_server::{Addresses, ClusterOptions, ServeOptions};
+use holdfast_server::{Addresses, ClusterOptions, Features, ServeOptions};
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::watch;
 
-use crate::logging;
+use crate::logging::LogArgs;
 
 #[derive(Debug, clap::Args)]
 #[command(
@@ -75,7 +75,7 @@ pub struct Args {
     #[arg(long, env = "HOLDFAST_CLEAR_STALE_DISRUPTION_TARGETS")]
     clear_stale_disruption_targets: bool,
     #[command(flatten)]
-    logging: logging::Args,
+    logging: LogArgs,
 }
 
 #[derive(Clone, Copy, Debug, ValueEnum)]
@@ -121,9 +121,11 @@ fn options(args: &Args) -> ServeOptions {
         listen: args.listen,
         metrics_listen: args.metrics_listen,
         ready_file: args.ready_file.clone(),
-        lws_groups: args.lws_groups == Switch::On,
-        multi_pod_pdbs,
-        clear_stale_disruption_targets: args.clear_stale_disruption_targets,
+        features: Features {
+            lws_groups: args.lws_groups == Switch::On,
+            multi_pod_pdbs,
+            clear_stale_disruption_targets: args.clear_stale_disruption_targets,
+        },
     }
 }
 
@@ -182,8 +184,8 @@ mod tests {
     #[test]
     fn defaults_are_those_of_the_help() {
         let options = parse(&[]).unwrap();
-        assert!(options.lws_groups && options.multi_pod_pdbs);
-        assert!(!options.install && !options.clear_stale_disruption_targets);
+        assert!(options.features.lws_groups && options.features.multi_pod_pdbs);
+        assert!(!options.install && !options.features.clear_stale_disruption_targets);
         assert_eq!(options.listen.to_string(), "127.0.0.1:9443");
     }
 
@@ -191,7 +193,7 @@ mod tests {
     fn gates_and_switches() {
         let options = parse(&["--feature-gates", "MultiPodPDBs=false", "--lws-groups", "off"]);
         let options = options.unwrap();
-        assert!(!options.lws_groups && !options.multi_pod_pdbs);
+        assert!(!options.features.lws_groups && !options.features.multi_pod_pdbs);
         assert!(
             parse(&["--feature-gates", "MultiPodPDB=false"]).unwrap_err().contains("unknown gate")
         );

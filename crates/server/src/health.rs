@@ -41,8 +41,7 @@ async fn readyz(State(health): State<Health>) -> impl IntoResponse {
     if unsynced.is_empty() {
         return (StatusCode::OK, "ok\n".to_owned());
     }
-    let list: String = unsynced.iter().map(|kind| format!("not synced: {kind}\n")).collect();
-    (StatusCode::SERVICE_UNAVAILABLE, list)
+    (StatusCode::SERVICE_UNAVAILABLE, format!("not synced: {}\n", unsynced.join(", ")))
 }
 
 async fn metrics(State(health): State<Health>) -> impl IntoResponse {

@@ -31,4 +31,4 @@ mod webhook;
 pub use connect::ClusterOptions;
 pub use error::Error;
 pub use install::uninstall::{Removal, UninstallOptions, uninstall};
-pub use serve::{Addresses, ServeOptions, serve};
+pub use serve::{Addresses, Features, ServeOptions, serve};

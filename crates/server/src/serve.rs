@@ -30,6 +30,12 @@ pub struct ServeOptions {
     pub metrics_listen: SocketAddr,
     /// Written when ready, removed at the end.
     pub ready_file: Option<PathBuf>,
+    pub features: Features,
+}
+
+/// What the engine does differently from cluster to cluster; see [`holdfast_core::Config`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Features {
     pub lws_groups: bool,
     pub multi_pod_pdbs: bool,
     pub clear_stale_disruption_targets: bool,
@@ -67,7 +73,7 @@ pub async fn serve(
     let (client, identity) = connect(&options.cluster).await?;
     tracing::info!(user = %identity, webhook = %addresses.webhook, health = %addresses.health, "connected");
 
-    let rights = install::rights::needed(options.clear_stale_disruption_targets);
+    let rights = install::rights::needed(options.features.clear_stale_disruption_targets);
     if options.install {
         install::apply(&client, &identity, &rights).await?;
     } else {
@@ -76,7 +82,7 @@ pub async fn serve(
 
     let clock = Clock::start();
     let metrics = Metrics::new(clock.started_secs());
-    let config = engine_config(&options);
+    let config = engine_config(options.features);
     let kinds = config.kinds.clone();
     let (runtime, handles) = Runtime::new(config, client.clone(), clock, metrics.clone());
     let Handles { asked, feed, unsynced } = handles;
@@ -156,12 +162,12 @@ async fn synced(mut unsynced: watch::Receiver<Vec<String>>) {
     }
 }
 
-fn engine_config(options: &ServeOptions) -> Config {
+fn engine_config(features: Features) -> Config {
     Config {
-        lws: options.lws_groups,
-        multi_pod_pdbs: options.multi_pod_pdbs,
+        lws: features.lws_groups,
+        multi_pod_pdbs: features.multi_pod_pdbs,
         excluded_namespaces: EXCLUDED_NAMESPACES.map(str::to_owned).into(),
-        clear_stale_disruption_targets: options.clear_stale_disruption_targets,
+        clear_stale_disruption_targets: features.clear_stale_disruption_targets,
         ..Config::default()
     }
 }

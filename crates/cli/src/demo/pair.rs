@@ -21,12 +21,12 @@ pub fn show(page: &mut Page) {
          pod-counted budget says maxUnavailable: 2. The node is drained.",
     );
 
-    let in_pods = drain(budget("budget").max_unavailable(2));
-    let in_replicas = drain(budget("budget").max_unavailable(1).per_replica());
+    let in_pods = drain(budget("inference").max_unavailable(2));
+    let in_replicas = drain(budget("inference").max_unavailable(1).per_replica());
 
     let mut notes = Notes::default();
-    let left: Vec<Cell> = in_pods.verdicts.iter().map(|verdict| notes.cell(verdict)).collect();
-    let right: Vec<Cell> = in_replicas.verdicts.iter().map(|verdict| notes.cell(verdict)).collect();
+    let left = notes.cells(&in_pods);
+    let right = notes.cells(&in_replicas);
 
     page.line("");
     let header = row("", &format!("{:<LEFT$}", "counted in pods"), "counted in replicas");
@@ -40,7 +40,7 @@ pub fn show(page: &mut Page) {
     page.line(&row("still working", &left.padded(page), &right.plain(page)));
 
     page.line("");
-    for (letter, message) in ('a'..).zip(&notes.messages) {
+    for (letter, (_, message)) in ('a'..).zip(&notes.told) {
         page.item(&format!("  ({letter}) "), message);
     }
 }
@@ -74,22 +74,30 @@ fn drain(budget: BudgetBuilder) -> Outcome {
     Outcome { verdicts, working }
 }
 
-/// Denials in the engine's words, each told once and referred to by letter.
+/// Denials in the engine's words, referred to by letter. Those that differ only in the pod that they
+/// name are told once.
 #[derive(Default)]
 struct Notes {
-    messages: Vec<String>,
+    /// The message without the pod's name, and the message.
+    told: Vec<(String, String)>,
 }
 
 impl Notes {
-    fn cell(&mut self, verdict: &Verdict) -> Cell {
+    fn cells(&mut self, outcome: &Outcome) -> Vec<Cell> {
+        let verdicts = EVICTED.iter().zip(&outcome.verdicts);
+        verdicts.map(|((pod, _), verdict)| self.cell(pod, verdict)).collect()
+    }
+
+    fn cell(&mut self, pod: &str, verdict: &Verdict) -> Cell {
         let denial = match verdict {
             Verdict::Allow(_) => return Cell { good: true, text: "granted".to_owned() },
             Verdict::Deny(denial) => denial,
         };
-        let known = self.messages.iter().position(|message| *message == denial.message);
+        let essence = denial.message.replace(pod, "");
+        let known = self.told.iter().position(|(told, _)| *told == essence);
         let index = known.unwrap_or_else(|| {
-            self.messages.push(denial.message.clone());
-            self.messages.len() - 1
+            self.told.push((essence, denial.message.clone()));
+            self.told.len() - 1
         });
         let letter = ('a'..).nth(index).unwrap_or('?');
         Cell { good: false, text: format!("DENIED ({letter})") }

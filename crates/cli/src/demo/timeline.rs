@@ -13,6 +13,7 @@ pub fn show(page: &mut Page, in_pods: &[Round], in_replicas: &[Round]) {
     let times: BTreeSet<Duration> =
         both.filter(|round| round.evicted > 0).map(|round| round.at).collect();
 
+    page.line("");
     page.paragraph(
         "Each row: pods evicted then, the replicas that they belong to, requests denied until the \
          next row, and how many replicas are healthy.",

@@ -18,7 +18,7 @@ use crate::metrics::Metrics;
 const QUEUE: usize = 256;
 
 /// Same object, reason and message within this time is one Event with a count.
-const WINDOW: Duration = Duration::from_secs(600);
+const WINDOW: Duration = Duration::from_mins(10);
 
 /// Remembered Events. About 200 bytes each, and more than a person could read in ten minutes.
 const REMEMBERED: usize = 2048;

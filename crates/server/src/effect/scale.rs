@@ -16,7 +16,7 @@ use crate::api_client::{ApiClient, NoAnswer};
 use crate::discovery::{self, Resource};
 
 /// A custom kind can be redefined under us, with or without a scale subresource.
-const REMEMBERED: Duration = Duration::from_secs(60);
+const REMEMBERED: Duration = Duration::from_mins(1);
 
 #[derive(Clone, Debug)]
 pub struct ScaleReader {

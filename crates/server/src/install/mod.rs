@@ -118,9 +118,8 @@ async fn exists(client: &ApiClient, kind: Installed) -> Result<bool, Error> {
     let answer = client.get(&kind.path()).await.map_err(|NoAnswer(reason)| failed(reason))?;
     match answer.code {
         StatusCode::OK => Ok(true),
-        StatusCode::NOT_FOUND => Ok(false),
-        // The check of rights names it.
-        StatusCode::FORBIDDEN => Ok(false),
+        // Forbidden: the check of rights names it.
+        StatusCode::NOT_FOUND | StatusCode::FORBIDDEN => Ok(false),
         _ => Err(failed(answer.message())),
     }
 }

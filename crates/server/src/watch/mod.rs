@@ -34,6 +34,7 @@ use wire::{ErrorStatus, Event, EventKind, Page, Unread};
 
 /// What a watch tells the runtime.
 #[derive(Debug)]
+#[expect(clippy::large_enum_variant, reason = "nearly all of them are the large one")]
 pub enum Feed {
     Input(Input),
     /// The API server does not serve a kind that we cannot do without: our own budgets. Unlike
