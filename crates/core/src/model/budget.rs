@@ -3,7 +3,7 @@ use std::fmt;
 
 use super::{ObjectKey, ResourceVersion, Timestamp};
 
-/// Kind, namespace and name. Several budgets on one pod are reserved in this order (design 3).
+/// Kind, namespace and name. Several budgets on one pod are reserved in this order.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct BudgetKey {
     pub kind: BudgetKind,

@@ -11,7 +11,7 @@ use crate::timer::Due;
 
 /// A pod that has not been deleted for so long after its grant will not be (upstream 1.1).
 pub(super) const GRANT_EXPIRES: Duration = Duration::from_mins(2);
-/// A reservation in several budgets that nobody completes is refunded (design 3).
+/// A reservation in several budgets that nobody completes is refunded.
 const INCOMPLETE_AFTER: Duration = Duration::from_secs(15);
 /// A live read that failed is tried again.
 const READ_AGAIN: Duration = Duration::from_secs(5);

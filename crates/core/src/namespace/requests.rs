@@ -425,7 +425,7 @@ impl Namespace {
         self.unpark(cx, &pod);
     }
 
-    /// In reverse, and only what this request wrote (design 3).
+    /// In reverse, and only what this request wrote.
     fn refund(&mut self, cx: &mut Context<'_>, id: &str) {
         let Some(request) = self.requests.get_mut(id) else { return };
         let pod = request.eviction.pod.name.clone();

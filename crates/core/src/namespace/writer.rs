@@ -1,5 +1,5 @@
 //! One writer per budget: what arrives while a write is under way is decided together and committed
-//! by the next one (design 3).
+//! by the next one.
 
 use std::collections::VecDeque;
 use std::time::Duration;
