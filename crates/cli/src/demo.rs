@@ -13,14 +13,14 @@ mod timeline;
 use page::{Page, clock};
 
 /// Print to stdout, in colour if that is a terminal and `NO_COLOR` is unset.
-pub fn run() -> io::Result<()> {
+pub fn run() -> anyhow::Result<()> {
     let mut out = io::stdout().lock();
     let no_colour = std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty());
     let text = render(out.is_terminal() && !no_colour);
     match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
         // `holdfast demo | head` is fine.
         Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),
-        result => result,
+        result => Ok(result?),
     }
 }
 

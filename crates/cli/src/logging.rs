@@ -1,9 +1,11 @@
 //! Logs go to stderr; stdout is for data.
 
 use std::io::IsTerminal;
+use std::str::FromStr;
 
 use clap::ValueEnum;
 use tracing_subscriber::EnvFilter;
+use tracing_subscriber::filter::LevelFilter;
 
 #[derive(Debug, clap::Args)]
 pub struct LogArgs {
@@ -12,7 +14,7 @@ pub struct LogArgs {
     log_format: Format,
     /// Least severe level to log: error, warn, info, debug, trace, or a filter such as
     /// `info,holdfast_server::watch=debug`
-    #[arg(long, default_value = "info", env = "HOLDFAST_LOG_LEVEL", value_name = "LEVEL")]
+    #[arg(long, default_value = "info", env = "HOLDFAST_LOG_LEVEL", value_name = "LEVEL", value_parser = parse_filter)]
     log_level: EnvFilter,
 }
 
@@ -20,6 +22,17 @@ pub struct LogArgs {
 enum Format {
     Text,
     Json,
+}
+
+/// A bare level is meant for our own crates; what HTTP and TLS have to say helps nobody who did not
+/// ask for it by name. kube logs failed connections as errors, which we report where they matter.
+fn parse_filter(text: &str) -> Result<EnvFilter, String> {
+    let filter = if LevelFilter::from_str(text).is_ok() {
+        format!("warn,kube_client=off,holdfast={text},holdfast_server={text}")
+    } else {
+        text.to_owned()
+    };
+    EnvFilter::try_new(filter).map_err(|error| error.to_string())
 }
 
 impl LogArgs {

@@ -1,6 +1,7 @@
 //! `holdfast`: one module per subcommand, and here only what they share.
 #![expect(clippy::doc_markdown, reason = "doc comments of flags are the help text, which is plain")]
 
+mod demo;
 mod exit;
 mod logging;
 mod serve;
@@ -27,12 +28,15 @@ enum Command {
     Serve(Box<serve::Args>),
     /// Remove from a cluster what `serve --install` put there
     Uninstall(uninstall::Args),
+    /// Show, without a cluster, what counting replicas changes
+    Demo,
 }
 
 fn main() -> Exit {
     let result = match Cli::parse().command {
         Command::Serve(args) => serve::run(&args),
         Command::Uninstall(args) => uninstall::run(&args),
+        Command::Demo => demo::run(),
     };
     Exit::from(result)
 }

@@ -193,7 +193,7 @@ async fn in_time<T>(
 }
 
 /// The innermost cause: the outer ones ("`ServiceError`: client error (Connect)") say nothing.
-fn describe(error: &dyn std::error::Error) -> String {
+pub fn describe(error: &dyn std::error::Error) -> String {
     let mut innermost = error;
     while let Some(source) = innermost.source() {
         innermost = source;

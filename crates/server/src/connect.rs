@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use http::StatusCode;
-use kube::config::{KubeConfigOptions, Kubeconfig};
+use kube::config::{KubeConfigOptions, Kubeconfig, KubeconfigError};
 use serde::Deserialize;
 use serde_json::json;
 
@@ -47,7 +47,13 @@ async fn load(options: &ClusterOptions) -> Result<kube::Config, Error> {
             Ok(file) => kube::Config::from_custom_kubeconfig(file, &choice).await,
             Err(error) => Err(error),
         }
-        .map_err(|e| format!("{}: {}", path.display(), one_line(&e.to_string()))),
+        .map_err(|error| {
+            let reason = match error {
+                KubeconfigError::ReadConfig(error, _) => error.to_string(),
+                error => one_line(&error.to_string()),
+            };
+            format!("{}: {reason}", path.display())
+        }),
         None if options.context.is_some() => {
             kube::Config::from_kubeconfig(&choice).await.map_err(|e| one_line(&e.to_string()))
         }

@@ -84,7 +84,8 @@ async fn exchange(
     watcher: Watcher,
 ) -> Result<(), Box<dyn std::error::Error + Send + Sync>> {
     let mut builder = auto::Builder::new(TokioExecutor::new());
-    // The API server sends all its requests over one connection, and each may wait for a commit.
+    // kube-apiserver speaks HTTP/1.1 to webhooks, a connection per request under way. A client that
+    // prefers HTTP/2 gets as many streams as the runtime takes evictions.
     builder.http2().max_concurrent_streams(u32::try_from(ASKED_MAX).ok());
     let service = TowerToHyperService::new(router);
     let connection = builder.serve_connection(TokioIo::new(stream), service).into_owned();

@@ -25,7 +25,7 @@ use serde_json::value::RawValue;
 use tokio::sync::mpsc;
 use tokio::time::Instant;
 
-use crate::api_client::{ApiClient, NoAnswer};
+use crate::api_client::{ApiClient, NoAnswer, describe};
 use crate::discovery::Resource;
 use crate::metrics::Metrics;
 pub use backoff::Backoff;
@@ -69,6 +69,8 @@ pub struct Watcher {
     /// uid and version of what was reported already.
     undecodable: HashMap<String, String>,
     backoff: Backoff,
+    /// The trouble was reported, and its end was not yet.
+    troubled: bool,
 }
 
 /// The runtime is gone: the process is stopping.
@@ -88,8 +90,17 @@ impl Watcher {
     pub fn new(client: ApiClient, kind: Kind, feed: mpsc::Sender<Feed>, metrics: Metrics) -> Self {
         let source = Source::of(&kind);
         let label = source.to_string();
-        let undecodable = HashMap::new();
-        Self { client, kind, source, label, feed, metrics, undecodable, backoff: Backoff::new() }
+        Self {
+            client,
+            kind,
+            source,
+            label,
+            feed,
+            metrics,
+            undecodable: HashMap::new(),
+            backoff: Backoff::new(),
+            troubled: false,
+        }
     }
 
     /// Runs until the runtime goes away.
@@ -107,9 +118,8 @@ impl Watcher {
                     }
                 }
             };
-            tracing::warn!(kind = %self.label, %reason, "listing again");
             self.metrics.watch_restarted(&self.label);
-            self.backoff.pause().await;
+            self.trouble("listing again", &reason).await;
         }
     }
 
@@ -138,8 +148,7 @@ impl Watcher {
                     self.wait(if own { RECHECK_OWN } else { RECHECK }).await?;
                 }
                 Err(NoAnswer(reason)) => {
-                    tracing::warn!(kind = %self.label, %reason, "discovery failed");
-                    self.backoff.pause().await;
+                    self.trouble("discovery failed", &reason).await;
                 }
             }
         }
@@ -194,9 +203,8 @@ impl Watcher {
                 }
                 Ended::Resume => {}
                 Ended::Broken(reason) => {
-                    tracing::warn!(kind = %self.label, %reason, "watch broke off");
                     self.metrics.watch_restarted(&self.label);
-                    self.backoff.pause().await;
+                    self.trouble("watch broke off", &reason).await;
                 }
                 Ended::Relist(reason) => return Ok(reason),
             }
@@ -209,7 +217,12 @@ impl Watcher {
             resource.path()
         );
         let mut lines = match self.client.stream(&path).await {
-            Ok(Ok(lines)) => lines,
+            Ok(Ok(lines)) => {
+                if std::mem::take(&mut self.troubled) {
+                    tracing::info!(kind = %self.label, "watching again");
+                }
+                lines
+            }
             Ok(Err(answer)) => {
                 return Ok(match answer.code {
                     // The version expired, or the kind went away.
@@ -289,6 +302,17 @@ impl Watcher {
         None
     }
 
+    /// Says what is wrong, the first time aloud, and waits.
+    async fn trouble(&mut self, what: &'static str, reason: &str) {
+        if self.troubled {
+            tracing::debug!(kind = %self.label, reason, "{what}");
+        } else {
+            tracing::warn!(kind = %self.label, reason, "{what}");
+        }
+        self.troubled = true;
+        self.backoff.pause().await;
+    }
+
     async fn input(&self, input: Input) -> Result<(), Stopped> {
         self.send(Feed::Input(input)).await
     }
@@ -310,7 +334,7 @@ async fn next_line(
     line: &mut Vec<u8>,
 ) -> Result<usize, String> {
     match tokio::time::timeout(SILENCE, lines.read_until(b'\n', line)).await {
-        Ok(read) => read.map_err(|e| e.to_string()),
+        Ok(read) => read.map_err(|e| describe(&e)),
         Err(_) => Err(format!("nothing came for {} s", SILENCE.as_secs())),
     }
 }
