@@ -87,7 +87,12 @@ fn explain_arithmetic(
 ) -> (String, String) {
     let Evaluation { desired, healthy, expected, .. } = *evaluation;
     let name = &budget.id.object.name;
-    let unit = if evaluation.scope == Scope::Pod { "pods" } else { "replicas" };
+    // Upstream's sentence says "pods" for any number.
+    let unit = match (evaluation.scope, desired) {
+        (Scope::Pod, _) => "pods",
+        (Scope::Workload, 1) => "replica",
+        (Scope::Workload, _) => "replicas",
+    };
     let numbers = format!("needs {desired} healthy {unit} and has {healthy}");
     let breaks = replica.map(|replica| {
         let ReplicaState { label, min, healthy_pods, selected_pods, .. } = replica;
@@ -111,11 +116,11 @@ fn explain_arithmetic(
         format!("{} in flight ({})", count(in_flight.len(), "eviction"), name_some(&in_flight))
     };
     let breaks_clause = breaks.map(|b| format!("; {b}")).unwrap_or_default();
-    let hint = hint(evaluation, unit);
+    let hint = hint(evaluation);
     (
         format!("Budget {name} {numbers} of {expected}{breaks_clause}{hint}."),
         format!(
-            "The disruption budget {name} {numbers} currently; {expected} {unit} expected{breaks_clause}; \
+            "The disruption budget {name} {numbers} currently; {expected} expected{breaks_clause}; \
              {grants}{hint}"
         ),
     )
@@ -131,20 +136,22 @@ pub(super) fn refuse(reason: DenyReason, why: &str) -> Denial {
 }
 
 /// What would help: nothing but another threshold, or patience.
-fn hint(evaluation: &Evaluation, unit: &str) -> String {
+fn hint(evaluation: &Evaluation) -> String {
     let Evaluation { desired, healthy, expected, .. } = *evaluation;
+    let unit = if evaluation.scope == Scope::Pod { "pod" } else { "replica" };
     if expected > 0 && desired >= expected {
         let fewer = expected - 1;
         return format!(
-            ". It can never allow one, because it needs all {expected} {unit}: minAvailable {fewer} or \
-             maxUnavailable 1 would"
+            "; it can never allow one, because it needs all of the {}: minAvailable {fewer} or maxUnavailable 1 \
+             would",
+            count(usize::try_from(expected).unwrap_or_default(), unit)
         );
     }
-    let missing = desired + 1 - healthy;
-    if expected > 0 && missing > 0 {
-        return format!("; it will allow one when {missing} more of the {unit} become healthy");
+    match desired + 1 - healthy {
+        missing if expected <= 0 || missing <= 0 => String::new(),
+        1 => format!("; it will allow one when 1 more {unit} is healthy"),
+        missing => format!("; it will allow one when {missing} more {unit}s are healthy"),
     }
-    String::new()
 }
 
 /// With a capital and a full stop.
