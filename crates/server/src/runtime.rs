@@ -128,7 +128,7 @@ impl Runtime {
     fn ask(&mut self, Asked { eviction, reply }: Asked) {
         if !self.lost.is_empty() {
             // Nobody waits for the answer any more if this fails.
-            let _ = reply.send(being_processed());
+            let _ = reply.send(no_budgets_served());
             return;
         }
         self.waiting.insert(eviction.id.clone(), reply);
@@ -204,9 +204,10 @@ impl Runtime {
     }
 }
 
-/// The answer while nothing can be decided.
-pub fn being_processed() -> Verdict {
-    let message = "Holdfast has not read the cluster yet; the eviction is being processed.";
+/// The answer while there may be budgets that nobody can read.
+fn no_budgets_served() -> Verdict {
+    let message = "The API server does not serve the budgets of Holdfast \
+                   (poddisruptionbudgets.policy.holdfast.dev): is the CustomResourceDefinition there?";
     Verdict::Deny(Denial {
         reason: DenyReason::BeingProcessed,
         message: format!("{CANNOT_EVICT} {message}"),

@@ -74,7 +74,10 @@ async fn remove(client: &ApiClient, kind: Installed, what_else: String) -> Resul
     let title = kind.title();
     match labels(client, kind).await? {
         None => return Ok(Removal::NotThere(title)),
-        Some(labels) if labels.get(MANAGED_BY).map(String::as_str) != Some(NAME) => {
+        // The CRD's name is in our own domain; others could have chosen "holdfast" before us.
+        Some(labels)
+            if kind != Installed::Crd && labels.get(MANAGED_BY).is_none_or(|by| by != NAME) =>
+        {
             let why = format!("not ours: it lacks the label {MANAGED_BY}={NAME}");
             return Ok(Removal::Kept { object: title, why });
         }
