@@ -173,6 +173,9 @@ impl Engine {
                 self.lists.insert(kind.clone(), BTreeSet::new());
                 self.list_ended(now, &kind);
             }
+            Input::Lost(kind) => {
+                self.unsynced.insert(kind);
+            }
             Input::Unreadable { kind, key, why } => {
                 if let Some(list) = self.lists.get_mut(&kind) {
                     list.insert(key.clone());
@@ -241,11 +244,11 @@ impl Engine {
         name: &Arc<str>,
         f: impl FnOnce(&mut Namespace, &mut Context<'_>),
     ) {
-        let unsynced = self.unsynced.first().map(|kind| format!("{kind:?}"));
+        let unsynced = self.unsynced.first();
         let mut context = Context {
             now,
             config: &self.config,
-            unsynced: unsynced.as_deref(),
+            unsynced,
             commands: &mut self.commands,
             timers: &mut self.timers,
             reads: &mut self.reads,

@@ -1,5 +1,7 @@
 //! The engine's two alphabets: what comes in and what goes out.
 
+use std::fmt;
+
 use crate::model::{
     Budget, BudgetKey, BudgetStatus, BuiltinBudget, ControllerRef, GroupApi, GroupKind, ObjectKey,
     Owner, Pod, PodGroup, ResourceVersion, Timestamp, Workload,
@@ -22,6 +24,9 @@ pub enum Input {
     ListEnded(Kind),
     /// The API server does not serve this kind. That is a normal state: synced, and empty.
     NotServed(Kind),
+    /// The API server has ceased to serve a kind that nothing can be decided without. Everything is
+    /// denied until the next complete list of it.
+    Lost(Kind),
     /// The object exists but cannot be decoded. Its last readable state stays in force; a budget
     /// also allows nothing until it can be read again.
     Unreadable {
@@ -76,6 +81,23 @@ pub enum Kind {
     PodGroup(GroupApi),
     Workload(GroupApi),
     Owner(GroupKind),
+}
+
+impl fmt::Display for Kind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let api = |api: &GroupApi| match api {
+            GroupApi::Kubernetes => "scheduling.k8s.io",
+            GroupApi::Holdfast => "scheduling.holdfast.dev",
+        };
+        match self {
+            Self::Pod => f.write_str("pods"),
+            Self::Budget => f.write_str("poddisruptionbudgets.policy.holdfast.dev"),
+            Self::BuiltinBudget => f.write_str("poddisruptionbudgets.policy"),
+            Self::PodGroup(group) => write!(f, "podgroups.{}", api(group)),
+            Self::Workload(group) => write!(f, "workloads.{}", api(group)),
+            Self::Owner(kind) => write!(f, "{kind}"),
+        }
+    }
 }
 
 /// A request to evict one pod.

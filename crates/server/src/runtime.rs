@@ -1,10 +1,10 @@
 //! The one task that owns the engine.
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::HashMap;
 
 use holdfast_core::io::Command;
 use holdfast_core::model::Timestamp;
-use holdfast_core::verdict::{CANNOT_EVICT, Cause, Denial, DenyReason, Verdict};
+use holdfast_core::verdict::Verdict;
 use holdfast_core::{Config, Engine, Eviction, Input, Kind};
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio::task::{JoinError, JoinSet};
@@ -17,7 +17,6 @@ use crate::effect::scale::ScaleReader;
 use crate::effect::{pod, status};
 use crate::error::Error;
 use crate::metrics::Metrics;
-use crate::watch::{Feed, Source};
 
 /// Two pages of a list: the watches decode one while the engine takes in the other. More would only
 /// be memory; when it is full, the watches stop reading and the API server's connections hold back.
@@ -38,7 +37,7 @@ pub struct Asked {
 #[derive(Debug)]
 pub struct Handles {
     pub asked: mpsc::Sender<Asked>,
-    pub feed: mpsc::Sender<Feed>,
+    pub feed: mpsc::Sender<Input>,
     /// What is not synced yet; empty means ready.
     pub unsynced: watch::Receiver<Vec<String>>,
 }
@@ -52,9 +51,8 @@ pub struct Runtime {
     scales: ScaleReader,
     events: Events,
     asked: mpsc::Receiver<Asked>,
-    feed: mpsc::Receiver<Feed>,
+    feed: mpsc::Receiver<Input>,
     unsynced: watch::Sender<Vec<String>>,
-    lost: BTreeSet<Kind>,
     waiting: HashMap<String, oneshot::Sender<Verdict>>,
     /// Kept apart from reads: at the end writes are waited for and reads are not.
     writes: JoinSet<Input>,
@@ -83,7 +81,6 @@ impl Runtime {
             asked,
             feed,
             unsynced,
-            lost: BTreeSet::new(),
             waiting: HashMap::new(),
             writes: JoinSet::new(),
             reads: JoinSet::new(),
@@ -101,7 +98,7 @@ impl Runtime {
             // list of pods, does not hold up another, such as an eviction.
             tokio::select! {
                 Some(asked) = self.asked.recv() => self.ask(asked),
-                Some(feed) = self.feed.recv() => self.take(feed),
+                Some(input) = self.feed.recv() => self.take(input),
                 Some(written) = self.writes.join_next() => self.handle(finished(written)?),
                 Some(read) = self.reads.join_next() => {
                     if let Some(input) = finished(read)? {
@@ -126,33 +123,15 @@ impl Runtime {
     }
 
     fn ask(&mut self, Asked { eviction, reply }: Asked) {
-        if !self.lost.is_empty() {
-            // Nobody waits for the answer any more if this fails.
-            let _ = reply.send(no_budgets_served());
-            return;
-        }
         self.waiting.insert(eviction.id.clone(), reply);
         self.handle(Input::Evict(eviction));
     }
 
-    fn take(&mut self, feed: Feed) {
-        let may_sync = match &feed {
-            Feed::Lost(kind) => {
-                self.lost.insert(kind.clone());
-                true
-            }
-            Feed::Input(Input::ListEnded(kind)) => {
-                self.lost.remove(kind);
-                true
-            }
-            Feed::Input(Input::ListBegan(_) | Input::NotServed(_)) => true,
-            Feed::Input(_) => false,
-        };
-        if let Feed::Input(input) = feed {
-            self.handle(input);
-        }
+    fn take(&mut self, input: Input) {
+        let may_sync = matches!(input, Input::ListEnded(_) | Input::NotServed(_) | Input::Lost(_));
+        self.handle(input);
         if may_sync {
-            let unsynced = names(self.engine.unsynced().into_iter().chain(&self.lost));
+            let unsynced = names(self.engine.unsynced());
             self.unsynced.send_if_modified(|now| {
                 let changed = *now != unsynced;
                 *now = unsynced;
@@ -204,23 +183,11 @@ impl Runtime {
     }
 }
 
-/// The answer while there may be budgets that nobody can read.
-fn no_budgets_served() -> Verdict {
-    let message = "The API server does not serve the budgets of Holdfast \
-                   (poddisruptionbudgets.policy.holdfast.dev): is the CustomResourceDefinition there?";
-    Verdict::Deny(Denial {
-        reason: DenyReason::BeingProcessed,
-        message: format!("{CANNOT_EVICT} {message}"),
-        causes: vec![Cause { budget: None, message: message.to_owned() }],
-    })
-}
-
 /// A task that panicked leaves the engine waiting for its answer for ever, so it ends the process.
 fn finished<T>(joined: Result<T, JoinError>) -> Result<T, Error> {
     joined.map_err(|error| Error::Internal(format!("a request to the API server: {error}")))
 }
 
-fn names<'a>(kinds: impl IntoIterator<Item = &'a Kind>) -> Vec<String> {
-    let kinds: BTreeSet<&Kind> = kinds.into_iter().collect();
-    kinds.into_iter().map(|kind| Source::of(kind).to_string()).collect()
+fn names(kinds: Vec<&Kind>) -> Vec<String> {
+    kinds.into_iter().map(Kind::to_string).collect()
 }

@@ -18,6 +18,8 @@ pub(super) struct Evaluation {
     pub(super) allowed: i64,
     /// The fewest pods that can carry `desired`.
     pub(super) desired_pods: i64,
+    /// Whether a source says how many are expected; else `expected` is what is there.
+    pub(super) sourced: bool,
     pub(super) failure: Option<Failure>,
 }
 
@@ -82,6 +84,7 @@ impl Namespace {
         let total = self.expected_replicas(budget);
         let expected = total.as_ref().map_or(live, |total| live.max(*total));
         let mut evaluation = Evaluation::of(budget, expected, tally.healthy_replicas);
+        evaluation.sourced = total.is_ok();
         if evaluation.failure.is_some() {
             return evaluation;
         }
@@ -236,6 +239,7 @@ impl Evaluation {
                 healthy,
                 allowed: if expected <= 0 { 0 } else { (healthy - desired).max(0) },
                 desired_pods: desired,
+                sourced: true,
                 failure: None,
             },
             Err(why) => Self::failed(budget, SyncError::ExpectedCount(why)),
@@ -254,6 +258,7 @@ impl Evaluation {
             healthy: 0,
             allowed: 0,
             desired_pods: 0,
+            sourced: true,
             failure: None,
         }
     }

@@ -139,7 +139,7 @@ pub(super) fn refuse(reason: DenyReason, why: &str) -> Denial {
 fn hint(evaluation: &Evaluation) -> String {
     let Evaluation { desired, healthy, expected, .. } = *evaluation;
     let unit = if evaluation.scope == Scope::Pod { "pod" } else { "replica" };
-    if expected > 0 && desired >= expected {
+    if evaluation.sourced && expected > 0 && desired >= expected {
         let fewer = expected - 1;
         return format!(
             "; it can never allow one, because it needs all of the {}: minAvailable {fewer} or maxUnavailable 1 \

@@ -69,8 +69,8 @@ pub(crate) struct Namespace {
 pub(crate) struct Context<'a> {
     pub(crate) now: Timestamp,
     pub(crate) config: &'a Config,
-    /// Why nothing may be allowed yet; None when all caches are synced.
-    pub(crate) unsynced: Option<&'a str>,
+    /// A kind because of which nothing may be allowed yet; None when all caches are synced.
+    pub(crate) unsynced: Option<&'a Kind>,
     pub(crate) commands: &'a mut VecDeque<Command>,
     pub(crate) timers: &'a mut Timers,
     pub(crate) reads: &'a mut Reads,

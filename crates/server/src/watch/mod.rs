@@ -18,7 +18,7 @@ use std::time::Duration;
 
 use futures_util::{AsyncBufRead, AsyncBufReadExt};
 use holdfast_api::decode::{Decoded, decode};
-use holdfast_core::model::ResourceVersion;
+use holdfast_core::model::{ObjectKey, ResourceVersion};
 use holdfast_core::{Input, Kind};
 use http::StatusCode;
 use serde_json::value::RawValue;
@@ -31,16 +31,6 @@ use crate::metrics::Metrics;
 pub use backoff::Backoff;
 pub use source::Source;
 use wire::{ErrorStatus, Event, EventKind, Page, Unread};
-
-/// What a watch tells the runtime.
-#[derive(Debug)]
-#[expect(clippy::large_enum_variant, reason = "nearly all of them are the large one")]
-pub enum Feed {
-    Input(Input),
-    /// The API server does not serve a kind that we cannot do without: our own budgets. Unlike
-    /// `NotServed` this means that nothing may be decided.
-    Lost(Kind),
-}
 
 /// Large enough to need few requests, small enough to hold one page in memory as text.
 const PAGE_SIZE: u32 = 500;
@@ -64,7 +54,7 @@ pub struct Watcher {
     kind: Kind,
     source: Source,
     label: String,
-    feed: mpsc::Sender<Feed>,
+    feed: mpsc::Sender<Input>,
     metrics: Metrics,
     /// uid and version of what was reported already.
     undecodable: HashMap<String, String>,
@@ -87,7 +77,7 @@ enum Ended {
 }
 
 impl Watcher {
-    pub fn new(client: ApiClient, kind: Kind, feed: mpsc::Sender<Feed>, metrics: Metrics) -> Self {
+    pub fn new(client: ApiClient, kind: Kind, feed: mpsc::Sender<Input>, metrics: Metrics) -> Self {
         let source = Source::of(&kind);
         let label = source.to_string();
         Self {
@@ -138,7 +128,7 @@ impl Watcher {
                         told = true;
                         if own {
                             tracing::error!(kind = %self.label, "our own kind is not served");
-                            self.send(Feed::Lost(self.kind.clone())).await?;
+                            self.input(Input::Lost(self.kind.clone())).await?;
                         } else {
                             tracing::info!(kind = %self.label, "not served");
                             self.input(Input::NotServed(self.kind.clone())).await?;
@@ -175,9 +165,11 @@ impl Watcher {
                 Err(error) => return Ok(Err(format!("cannot read the list: {error}"))),
             };
             for item in page.items.unwrap_or_default() {
-                if let Some(decoded) = self.decode(item) {
-                    self.input(decoded.applied()).await?;
-                }
+                let input = match self.decode(item) {
+                    Ok(decoded) => decoded.applied(),
+                    Err(unreadable) => unreadable,
+                };
+                self.input(input).await?;
             }
             if page.metadata.r#continue.is_empty() {
                 self.input(Input::ListEnded(self.kind.clone())).await?;
@@ -270,36 +262,49 @@ impl Watcher {
                 }
             }
             EventKind::Added | EventKind::Modified | EventKind::Deleted => {
-                if let Some(decoded) = self.decode(event.object) {
-                    advance(version, &version_of(&decoded).0);
-                    let input = match event.kind {
-                        EventKind::Deleted => decoded.deleted(),
-                        _ => decoded.applied(),
-                    };
-                    self.input(input).await?;
-                }
+                let deleted = matches!(event.kind, EventKind::Deleted);
+                let input = match self.decode(event.object) {
+                    Ok(decoded) => {
+                        advance(version, &version_of(&decoded).0);
+                        if deleted { decoded.deleted() } else { decoded.applied() }
+                    }
+                    // The engine may know it from a state that could be read; the list will not
+                    // hold it.
+                    Err(_) if deleted => {
+                        return Ok(Some(Ended::Relist("an unreadable object is gone".to_owned())));
+                    }
+                    Err(unreadable) => unreadable,
+                };
+                self.input(input).await?;
             }
         }
         Ok(None)
     }
 
-    /// None: it cannot be read. Reported once per version, because a relist shows it again.
-    fn decode(&mut self, object: &RawValue) -> Option<Decoded> {
+    /// What cannot be read is reported once per version, because a relist shows it again.
+    #[expect(clippy::result_large_err, reason = "both go into the same channel")]
+    fn decode(&mut self, object: &RawValue) -> Result<Decoded, Input> {
         let error = match decode(&self.kind, object.get().as_bytes()) {
-            Ok(decoded) => return Some(decoded),
+            Ok(decoded) => return Ok(decoded),
             Err(error) => error,
         };
         let unread: Unread = serde_json::from_str(object.get()).unwrap_or_default();
-        let (uid, version) = (unread.metadata.uid, unread.metadata.resource_version);
-        if self.undecodable.get(&uid) != Some(&version) {
+        let Unread { metadata } = unread;
+        let known = self.undecodable.get(&metadata.uid) == Some(&metadata.resource_version);
+        if !known {
             if self.undecodable.len() >= UNDECODABLE_MAX {
                 self.undecodable.clear();
             }
-            tracing::warn!(kind = %self.label, %uid, %version, %error, "skipping an object");
+            let (uid, version) = (metadata.uid, metadata.resource_version);
+            tracing::warn!(kind = %self.label, %uid, %version, %error, "cannot read an object");
             self.metrics.undecodable_object(&self.label);
             self.undecodable.insert(uid, version);
         }
-        None
+        Err(Input::Unreadable {
+            kind: self.kind.clone(),
+            key: ObjectKey::new(metadata.namespace, metadata.name),
+            why: error.to_string(),
+        })
     }
 
     /// Says what is wrong, the first time aloud, and waits.
@@ -314,11 +319,7 @@ impl Watcher {
     }
 
     async fn input(&self, input: Input) -> Result<(), Stopped> {
-        self.send(Feed::Input(input)).await
-    }
-
-    async fn send(&self, feed: Feed) -> Result<(), Stopped> {
-        self.feed.send(feed).await.map_err(|_| Stopped)
+        self.feed.send(input).await.map_err(|_| Stopped)
     }
 
     async fn wait(&self, time: Duration) -> Result<(), Stopped> {

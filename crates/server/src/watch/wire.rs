@@ -48,6 +48,10 @@ pub struct Unread {
 #[serde(rename_all = "camelCase")]
 pub struct UnreadMeta {
     #[serde(default)]
+    pub namespace: String,
+    #[serde(default)]
+    pub name: String,
+    #[serde(default)]
     pub uid: String,
     #[serde(default)]
     pub resource_version: String,
