@@ -58,7 +58,13 @@ impl Selector {
         interner: &mut Interner,
         selector: &LabelSelector,
     ) -> Result<Self, String> {
+        for (key, value) in &selector.match_labels {
+            check_key(key)?;
+            check_value(value)?;
+        }
         for r in &selector.match_expressions {
+            check_key(&r.key)?;
+            r.values.iter().try_for_each(|value| check_value(value))?;
             match r.operator {
                 Operator::In | Operator::NotIn if r.values.is_empty() => {
                     return Err("values: Invalid value: []: for 'in', 'notin' operators, values set can't be empty".to_owned());
@@ -118,6 +124,44 @@ impl Selector {
             Requirement::DoesNotExist(key) => labels.get(*key).is_none(),
         })
     }
+}
+
+/// `[prefix/]name`, as every label key.
+fn check_key(key: &str) -> Result<(), String> {
+    let (prefix, name) = key.split_once('/').map_or((None, key), |(p, n)| (Some(p), n));
+    let name_ok = !name.is_empty() && is_label_text(name);
+    if name_ok && prefix.is_none_or(is_dns_subdomain) {
+        Ok(())
+    } else {
+        Err(format!(
+            "key: Invalid value: \"{key}\": a label key is an optional DNS prefix and a slash, then a name"
+        ))
+    }
+}
+
+fn check_value(value: &str) -> Result<(), String> {
+    if value.is_empty() || is_label_text(value) {
+        return Ok(());
+    }
+    Err(format!(
+        "values: Invalid value: \"{value}\": a label value has at most 63 letters, digits, '-', '_' and '.'"
+    ))
+}
+
+fn is_label_text(text: &str) -> bool {
+    let inner = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.');
+    let outer = |c: char| c.is_ascii_alphanumeric();
+    text.len() <= 63 && text.chars().all(inner) && text.starts_with(outer) && text.ends_with(outer)
+}
+
+fn is_dns_subdomain(text: &str) -> bool {
+    let outer = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit();
+    let label = |part: &str| {
+        part.starts_with(outer)
+            && part.ends_with(outer)
+            && part.chars().all(|c| outer(c) || c == '-')
+    };
+    text.len() <= 253 && text.split('.').all(label)
 }
 
 /// A selector as people write it, for messages: `app=web,tier in (a, b)`.
@@ -286,6 +330,10 @@ mod tests {
             expression("app", Operator::In, &[]),
             expression("app", Operator::Exists, &["x"]),
             expression("app", Operator::Other("Near".to_owned()), &["x"]),
+            expression("a/b/c", Operator::Exists, &[]),
+            expression("UPPER/a", Operator::Exists, &[]),
+            expression("", Operator::Exists, &[]),
+            expression("app", Operator::In, &["-x"]),
         ] {
             assert!(Selector::compile(&mut interner, &selector).is_err());
         }
