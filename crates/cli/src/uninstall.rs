@@ -8,8 +8,8 @@ use holdfast_server::{ClusterOptions, Removal, UninstallOptions};
 #[command(
     long_about = "Remove from a cluster what `serve --install` put there\n\n\
         The webhook goes first, so that evictions no longer depend on Holdfast. The \
-        CustomResourceDefinition is kept, because deleting it deletes every budget; \
-        --delete-budgets removes it too. Safe to repeat.",
+        CustomResourceDefinition is kept while there are budgets, because deleting it deletes \
+        them all; --delete-budgets removes it all the same. Safe to repeat.",
     after_help = "Examples:\n  \
         holdfast uninstall --kubeconfig admin.kubeconfig\n  \
         holdfast uninstall --kubeconfig admin.kubeconfig --delete-budgets"
@@ -21,7 +21,7 @@ pub struct Args {
     /// Context of the kubeconfig [default: its current one]
     #[arg(long, value_name = "NAME")]
     context: Option<String>,
-    /// Also delete the CustomResourceDefinition and with it every budget
+    /// Also delete the CustomResourceDefinition if there are budgets, and with it every one of them
     #[arg(long)]
     delete_budgets: bool,
 }

@@ -93,7 +93,7 @@ impl Metrics {
         // The library appends `_info` and `_total`.
         registry.register("holdfast_build", "The running version", info);
         registry.register(
-            "holdfast_evictions",
+            "evictions",
             "Evictions answered, by result and reason",
             self.evictions.clone(),
         );
@@ -162,7 +162,7 @@ mod tests {
         metrics.watch_restarted("pods");
         let page = metrics.render();
         for line in [
-            "holdfast_evictions_total{result=\"allowed\",reason=\"NotCovered\"} 1",
+            "evictions_total{result=\"allowed\",reason=\"NotCovered\"} 1",
             "holdfast_decision_seconds_count 1",
             "holdfast_commit_seconds_count 1",
             "holdfast_status_writes_total{outcome=\"current\"} 1",

@@ -18,7 +18,7 @@ use holdfast_api::budget;
 #[derive(Clone, Debug, Default)]
 pub struct UninstallOptions {
     pub cluster: ClusterOptions,
-    /// Also delete the CRD, and with it every budget.
+    /// Also delete the CRD if there are budgets, and with it every one of them.
     pub delete_budgets: bool,
 }
 
@@ -49,11 +49,17 @@ pub async fn uninstall(
 ) -> Result<(), Error> {
     let (client, _) = connect(&options.cluster).await?;
     // Counted first, while we still have the right to.
-    let budgets = count_budgets(&client).await;
+    let count = count_budgets(&client).await;
+    let budgets = match count {
+        None => "all budgets (they could not be counted)".to_owned(),
+        Some(1) => "1 budget".to_owned(),
+        Some(n) => format!("{n} budgets"),
+    };
     for kind in ORDER {
         tell(&remove(&client, kind, String::new()).await?);
     }
-    let crd = if options.delete_budgets {
+    // Without budgets there is nothing that deleting it could lose.
+    let crd = if options.delete_budgets || count == Some(0) {
         let removal = remove(&client, Installed::Crd, format!(" with {budgets}")).await?;
         wait_until_gone(&client).await?;
         removal
@@ -135,8 +141,8 @@ async fn wait_until_gone(client: &ApiClient) -> Result<(), Error> {
     Ok(())
 }
 
-/// In words, because the right to count them may have gone with an earlier run.
-async fn count_budgets(client: &ApiClient) -> String {
+/// None: the right to count them may have gone with an earlier run.
+async fn count_budgets(client: &ApiClient) -> Option<usize> {
     #[derive(Deserialize)]
     struct List {
         metadata: ListMeta,
@@ -153,9 +159,5 @@ async fn count_budgets(client: &ApiClient) -> String {
         Ok(answer) if answer.code == StatusCode::OK => answer.json::<List>().ok(),
         Ok(_) | Err(_) => None,
     };
-    match counted.map(|list| list.items.len() + list.metadata.remaining_item_count) {
-        None => "all budgets (they could not be counted)".to_owned(),
-        Some(1) => "1 budget".to_owned(),
-        Some(n) => format!("{n} budgets"),
-    }
+    counted.map(|list| list.items.len() + list.metadata.remaining_item_count)
 }
