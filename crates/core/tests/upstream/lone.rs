@@ -1,0 +1,334 @@
+//! One engine, alone with an API server that always answers at once.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use holdfast_core::io::{Change, Event, PodReadOutcome, Regarding, ScaleOutcome, WriteOutcome};
+use holdfast_core::model::{
+    Budget, BudgetKey, BudgetSpec, BudgetStatus, Condition, ControllerRef, GroupKind,
+    LabelSelector, ObjectKey, Owner, Phase, Pod, ResourceVersion, Scope, Threshold, Timestamp,
+    UnhealthyPolicy,
+};
+use holdfast_core::verdict::Verdict;
+use holdfast_core::{Command, Config, Engine, Eviction, Input};
+
+pub const NAMESPACE: &str = "default";
+pub const START: Timestamp = Timestamp::from_secs(1_800_000_000);
+
+#[derive(Debug)]
+pub struct Lone {
+    pub engine: Engine,
+    pub now: Timestamp,
+    pub budgets: BTreeMap<String, Budget>,
+    pub pods: BTreeMap<String, Pod>,
+    pub scales: BTreeMap<String, ScaleOutcome>,
+    /// Reads of `/scale` are not answered.
+    pub are_scales_silent: bool,
+    pub events: Vec<Event>,
+    pub cleared: Vec<String>,
+    /// Written once, before the next status write gets there, which then conflicts.
+    pub foreign: Option<Budget>,
+    pub writes: usize,
+    verdicts: BTreeMap<String, Verdict>,
+    wake: Option<Timestamp>,
+    version: u64,
+}
+
+impl Lone {
+    pub fn new() -> Self {
+        Self::with(Config::default())
+    }
+
+    pub fn with(config: Config) -> Self {
+        let kinds = config.kinds.clone();
+        let mut lone = Self {
+            engine: Engine::new(config),
+            now: START,
+            budgets: BTreeMap::new(),
+            pods: BTreeMap::new(),
+            scales: BTreeMap::new(),
+            are_scales_silent: false,
+            events: Vec::new(),
+            cleared: Vec::new(),
+            foreign: None,
+            writes: 0,
+            verdicts: BTreeMap::new(),
+            wake: None,
+            version: 100,
+        };
+        for kind in kinds {
+            lone.feed(Input::ListBegan(kind.clone()));
+            lone.feed(Input::ListEnded(kind));
+        }
+        assert_eq!(lone.engine.unsynced(), Vec::<&holdfast_core::Kind>::new());
+        lone
+    }
+
+    pub fn feed(&mut self, input: Input) {
+        let mut inputs = std::collections::VecDeque::from([input]);
+        while let Some(input) = inputs.pop_front() {
+            self.engine.handle(self.now, input);
+            let commands: Vec<Command> = std::iter::from_fn(|| self.engine.poll()).collect();
+            self.engine.verify();
+            for command in commands {
+                inputs.extend(self.execute(command));
+            }
+        }
+    }
+
+    fn execute(&mut self, command: Command) -> Vec<Input> {
+        match command {
+            Command::Reply { eviction, verdict } => {
+                assert_eq!(self.verdicts.insert(eviction, verdict), None, "answered twice");
+                vec![]
+            }
+            Command::WriteStatus { budget, uid, version, status } => {
+                self.writes += 1;
+                if let Some(foreign) = self.foreign.take() {
+                    let version = self.next_version();
+                    self.budgets
+                        .insert(foreign.key.object.name.clone(), Budget { version, ..foreign });
+                }
+                let next = self.next_version();
+                let Some(object) = self.budgets.get_mut(&budget.object.name) else {
+                    return vec![Input::StatusWritten { budget, outcome: WriteOutcome::Gone }];
+                };
+                if object.uid == uid && object.version == version {
+                    object.status = *status;
+                    object.version = next;
+                }
+                let outcome = WriteOutcome::Current(Box::new(object.clone()));
+                let seen = Input::Budget(Change::Applied(object.clone()));
+                vec![Input::StatusWritten { budget, outcome }, seen]
+            }
+            Command::ReadBudget { budget } => {
+                let outcome = match self.budgets.get(&budget.object.name) {
+                    Some(object) => WriteOutcome::Current(Box::new(object.clone())),
+                    None => WriteOutcome::Gone,
+                };
+                vec![Input::StatusWritten { budget, outcome }]
+            }
+            Command::ReadPod { token, pod } => {
+                let outcome = match self.pods.get(&pod.name) {
+                    Some(pod) => PodReadOutcome::Found(Box::new(pod.clone())),
+                    None => PodReadOutcome::NotFound,
+                };
+                vec![Input::PodRead { token, outcome }]
+            }
+            Command::ReadScale { .. } if self.are_scales_silent => vec![],
+            Command::ReadScale { namespace, owner } => {
+                let outcome =
+                    self.scales.get(&owner.name).cloned().unwrap_or(ScaleOutcome::NotFound);
+                vec![Input::ScaleRead { namespace, owner, outcome }]
+            }
+            Command::ClearDisruptionTarget { pod, .. } => {
+                self.cleared.push(pod.name);
+                vec![]
+            }
+            Command::Event(event) => {
+                self.events.push(event);
+                vec![]
+            }
+            Command::WakeAt(at) => {
+                self.wake = Some(at);
+                vec![]
+            }
+        }
+    }
+
+    fn next_version(&mut self) -> ResourceVersion {
+        self.version += 1;
+        ResourceVersion::from(self.version)
+    }
+
+    /// Let time pass, waking the engine whenever it asked for it.
+    pub fn advance(&mut self, by: Duration) {
+        let end = self.now + by;
+        while let Some(at) = self.wake.filter(|at| *at <= end) {
+            self.now = self.now.max(at);
+            self.wake = None;
+            self.feed(Input::Tick);
+        }
+        self.now = end;
+    }
+
+    /// Long enough for housekeeping writes, too short for anything else.
+    pub fn settle(&mut self) {
+        self.advance(Duration::from_millis(200));
+    }
+
+    pub fn pod(&mut self, pod: Pod) {
+        let pod = Pod { version: self.next_version(), ..pod };
+        self.pods.insert(pod.key.name.clone(), pod.clone());
+        self.feed(Input::Pod(Change::Applied(pod)));
+        self.settle();
+    }
+
+    pub fn change_pod(&mut self, name: &str, change: impl FnOnce(&mut Pod)) {
+        let mut pod = self.pods[name].clone();
+        change(&mut pod);
+        self.pod(pod);
+    }
+
+    pub fn delete_pod(&mut self, name: &str) {
+        let pod = self.pods.remove(name).expect("a pod to delete");
+        let version = self.next_version();
+        self.feed(Input::Pod(Change::Deleted(Pod { version, terminating: true, ..pod })));
+        self.settle();
+    }
+
+    pub fn budget(&mut self, budget: Budget) {
+        let budget = Budget { version: self.next_version(), ..budget };
+        self.budgets.insert(budget.key.object.name.clone(), budget.clone());
+        self.feed(Input::Budget(Change::Applied(budget)));
+        self.settle();
+    }
+
+    pub fn owner(&mut self, owner: Owner) {
+        let owner = Owner { version: self.next_version(), ..owner };
+        self.feed(Input::Owner(Change::Applied(owner)));
+        self.settle();
+    }
+
+    /// As it stands on the API server.
+    pub fn status(&self, name: &str) -> &BudgetStatus {
+        &self.budgets[name].status
+    }
+
+    /// Upstream's `VerifyPdbStatus`: allowed, current, desired, expected.
+    #[track_caller]
+    pub fn verify(&self, name: &str, numbers: (i64, i64, i64, i64)) {
+        let s = self.status(name);
+        let pods = (s.disruptions_allowed, s.current_healthy, s.desired_healthy, s.expected_pods);
+        assert_eq!(pods, numbers, "{name}: {s:?}");
+        let replicas = (
+            s.disruptions_allowed_replicas,
+            s.current_healthy_replicas,
+            s.desired_healthy_replicas,
+            s.expected_replicas,
+        );
+        // Scope Pod: the new fields equal their twins (semantics 2).
+        assert_eq!(replicas, numbers, "{name}: {s:?}");
+    }
+
+    #[track_caller]
+    pub fn condition(&self, name: &str, kind: &str) -> &Condition {
+        let found = self.status(name).conditions.iter().find(|condition| condition.kind == kind);
+        found.unwrap_or_else(|| panic!("{name} has no condition {kind}: {:?}", self.status(name)))
+    }
+
+    pub fn events_of(&self, reason: &str) -> Vec<&Event> {
+        self.events.iter().filter(|event| event.reason == reason).collect()
+    }
+
+    /// Evict and wait for the answer, to the deadline if need be.
+    #[track_caller]
+    pub fn evict_with(&mut self, name: &str, change: impl FnOnce(&mut Eviction)) -> Verdict {
+        let mut eviction = Eviction {
+            id: format!("eviction-{}", self.verdicts.len()),
+            pod: ObjectKey::new(NAMESPACE, name),
+            uid: None,
+            requester: "drain".to_owned(),
+            dry_run: false,
+            deadline: self.now + Duration::from_secs(5),
+        };
+        change(&mut eviction);
+        let id = eviction.id.clone();
+        self.feed(Input::Evict(eviction));
+        if !self.verdicts.contains_key(&id) {
+            self.advance(Duration::from_secs(6));
+        }
+        self.verdicts.get(&id).expect("an answer by the deadline").clone()
+    }
+
+    #[track_caller]
+    pub fn evict(&mut self, name: &str) -> Verdict {
+        self.evict_with(name, |_| {})
+    }
+}
+
+pub fn is_about_pod(event: &Event, name: &str) -> bool {
+    matches!(&event.regarding, Regarding::Pod { key, .. } if key.name == name)
+}
+
+/// Ready, Running and labelled `foo: bar`, as upstream's `newPod`.
+pub fn pod(name: &str) -> Pod {
+    Pod {
+        key: ObjectKey::new(NAMESPACE, name),
+        uid: format!("uid-{name}"),
+        version: ResourceVersion::default(),
+        labels: [("foo".to_owned(), "bar".to_owned())].into(),
+        controller: None,
+        phase: Phase::Running,
+        ready: true,
+        terminating: false,
+        disruption_target: None,
+        reference: None,
+        lws: None,
+    }
+}
+
+pub fn owned(name: &str, owner: &Owner) -> Pod {
+    Pod { controller: Some(reference_to(owner)), ..pod(name) }
+}
+
+pub fn reference_to(owner: &Owner) -> ControllerRef {
+    ControllerRef {
+        group_kind: owner.group_kind.clone(),
+        version: "v1".to_owned(),
+        name: owner.key.name.clone(),
+        uid: owner.uid.clone(),
+    }
+}
+
+pub fn owner(group: &str, kind: &str, name: &str, replicas: i64) -> Owner {
+    Owner {
+        group_kind: GroupKind::new(group, kind),
+        key: ObjectKey::new(NAMESPACE, name),
+        uid: format!("uid-{kind}-{name}"),
+        version: ResourceVersion::default(),
+        controller: None,
+        replicas: Some(replicas),
+        group_size: None,
+        lws_keeps_group: false,
+    }
+}
+
+pub fn replica_set(name: &str, replicas: i64) -> Owner {
+    owner("apps", "ReplicaSet", name, replicas)
+}
+
+pub fn labels(pairs: &[(&str, &str)]) -> LabelSelector {
+    LabelSelector {
+        match_labels: pairs.iter().map(|&(k, v)| (k.to_owned(), v.to_owned())).collect(),
+        match_expressions: Vec::new(),
+    }
+}
+
+fn budget(name: &str, spec: BudgetSpec) -> Budget {
+    Budget {
+        key: BudgetKey::pdb(NAMESPACE, name),
+        uid: format!("uid-{name}"),
+        version: ResourceVersion::default(),
+        generation: 1,
+        spec: BudgetSpec { selector: Some(labels(&[("foo", "bar")])), ..spec },
+        status: BudgetStatus::default(),
+    }
+}
+
+pub fn min_available(name: &str, threshold: Threshold) -> Budget {
+    budget(name, BudgetSpec { min_available: Some(threshold), ..BudgetSpec::default() })
+}
+
+pub fn max_unavailable(name: &str, threshold: Threshold) -> Budget {
+    budget(name, BudgetSpec { max_unavailable: Some(threshold), ..BudgetSpec::default() })
+}
+
+pub fn always_allow(budget: Budget) -> Budget {
+    let unhealthy_policy = UnhealthyPolicy::AlwaysAllow;
+    Budget { spec: BudgetSpec { unhealthy_policy, ..budget.spec }, ..budget }
+}
+
+pub fn selecting(budget: Budget, selector: Option<LabelSelector>) -> Budget {
+    Budget { spec: BudgetSpec { selector, scope: Scope::Pod, ..budget.spec }, ..budget }
+}

@@ -1,0 +1,8 @@
+//! The parts of `vectors.rs`.
+
+mod controller;
+mod eviction;
+mod finders;
+mod grants;
+mod lone;
+mod stale;
