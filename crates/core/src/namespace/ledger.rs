@@ -293,8 +293,10 @@ impl Namespace {
         if !self.is_due(cx, id, pod, uid, GRANT_EXPIRES) {
             return;
         }
+        let cached = self.pods.get(pod).is_some_and(|entry| entry.pod.uid == uid);
         match outcome {
-            PodReadOutcome::NotFound => {}
+            // Gone here as there. While the cache still has it, it would count as healthy.
+            PodReadOutcome::NotFound if !cached => {}
             PodReadOutcome::Found(found) if found.uid == uid && !found.terminating => {
                 cx.send(Command::Event(Event {
                     regarding: Regarding::Pod {
@@ -306,9 +308,9 @@ impl Namespace {
                     message: format!("Pod was expected by PDB {id} to be deleted but it wasn't"),
                 }));
             }
-            // On its way out; or replaced, and the cache will bind the grant to the successor; or
-            // unknown. Unsure keeps the grant.
-            PodReadOutcome::Found(_) | PodReadOutcome::Failed(_) => {
+            // On its way out; or gone or replaced, and the cache will learn of it; or unknown. Unsure
+            // keeps the grant.
+            _ => {
                 let due =
                     Due::Expire { budget: id.clone(), pod: pod.to_owned(), uid: uid.to_owned() };
                 cx.timers.at(cx.now + READ_AGAIN, &self.name, due);

@@ -43,6 +43,9 @@ const RECHECK_OWN: Duration = Duration::from_secs(1);
 /// The API server sends a bookmark every minute, so a longer silence is a dead connection.
 const SILENCE: Duration = Duration::from_secs(150);
 
+/// A cache that has been cut off for so long is too old to decide by.
+const CUT_OFF_MAX: Duration = Duration::from_secs(10);
+
 /// The API server ends a watch after this time. Watches then reopen from where they were.
 const WATCH_SECONDS: u32 = 290;
 
@@ -61,6 +64,8 @@ pub struct Watcher {
     backoff: Backoff,
     /// The trouble was reported, and its end was not yet.
     troubled: bool,
+    /// Since when no watch could be opened.
+    cut_off: Option<Instant>,
 }
 
 /// The runtime is gone: the process is stopping.
@@ -90,6 +95,7 @@ impl Watcher {
             undecodable: HashMap::new(),
             backoff: Backoff::new(),
             troubled: false,
+            cut_off: None,
         }
     }
 
@@ -196,6 +202,12 @@ impl Watcher {
                 Ended::Resume => {}
                 Ended::Broken(reason) => {
                     self.metrics.watch_restarted(&self.label);
+                    let since = *self.cut_off.get_or_insert_with(Instant::now);
+                    if since.elapsed() > CUT_OFF_MAX {
+                        tracing::error!(kind = %self.label, reason, "cut off; denying until it can be listed");
+                        self.input(Input::Lost(self.kind.clone())).await?;
+                        return Ok(reason);
+                    }
                     self.trouble("watch broke off", &reason).await;
                 }
                 Ended::Relist(reason) => return Ok(reason),
@@ -210,6 +222,7 @@ impl Watcher {
         );
         let mut lines = match self.client.stream(&path).await {
             Ok(Ok(lines)) => {
+                self.cut_off = None;
                 if std::mem::take(&mut self.troubled) {
                     tracing::info!(kind = %self.label, "watching again");
                 }
