@@ -95,9 +95,10 @@ pub(crate) struct Resolution {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum MinCount {
     Known(i64),
-    /// A group without a minCount, which a budget's annotation may give.
+    /// A group without a minCount, which a budget's annotation may give; at least so many.
     Basic {
         group: String,
+        at_least: i64,
     },
     /// Says which object or field is missing.
     Unresolved(String),
@@ -419,6 +420,9 @@ impl<'a> Resolver<'a> {
         let min = match policy_min(policy, &format!("PodGroup {name}")) {
             // disruptionMode all: no surplus (semantics 3.2).
             MinCount::Known(n) if group.disrupt_whole => MinCount::Known(n.max(self.present())),
+            MinCount::Basic { group: what, .. } if group.disrupt_whole => {
+                MinCount::Basic { group: what, at_least: self.present() }
+            }
             min => min,
         };
         (min, Some(group))
@@ -491,7 +495,7 @@ fn policy_min(policy: GroupPolicy, what: &str) -> MinCount {
         GroupPolicy::Gang { min_count } => MinCount::Unresolved(format!(
             "gang.minCount of {what} is {min_count}, which is below 1"
         )),
-        GroupPolicy::Basic => MinCount::Basic { group: what.to_owned() },
+        GroupPolicy::Basic => MinCount::Basic { group: what.to_owned(), at_least: 0 },
         GroupPolicy::Absent => {
             MinCount::Unresolved(format!("{what} has neither a scheduling policy nor a template"))
         }

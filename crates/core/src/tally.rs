@@ -214,16 +214,18 @@ impl ReplicaTally {
 fn min_count(min: &MinCount, basic: &BasicMinCount) -> Result<i64, String> {
     match (min, basic) {
         (MinCount::Known(n), _) => Ok(*n),
-        (MinCount::Basic { .. }, BasicMinCount::Count(n)) if *n >= 1 => Ok(*n),
-        (MinCount::Basic { group }, BasicMinCount::Absent) => Err(format!(
+        (MinCount::Basic { at_least, .. }, BasicMinCount::Count(n)) if *n >= 1 => {
+            Ok(*n.max(at_least))
+        }
+        (MinCount::Basic { group, .. }, BasicMinCount::Absent) => Err(format!(
             "{group} has the basic policy, which has no minCount; set annotation \
              holdfast.dev/basic-group-min-count on the budget to say how many pods a replica needs"
         )),
-        (MinCount::Basic { group }, BasicMinCount::Count(n)) => Err(format!(
+        (MinCount::Basic { group, .. }, BasicMinCount::Count(n)) => Err(format!(
             "{group} has the basic policy, and annotation holdfast.dev/basic-group-min-count is {n}, \
              which is below 1"
         )),
-        (MinCount::Basic { group }, BasicMinCount::Unreadable(text)) => Err(format!(
+        (MinCount::Basic { group, .. }, BasicMinCount::Unreadable(text)) => Err(format!(
             "{group} has the basic policy, and annotation holdfast.dev/basic-group-min-count is \
              \"{text}\", which is not a whole number >= 1"
         )),

@@ -166,6 +166,8 @@ fn assess_replica(
     };
     // A replica that cannot be resolved has closed the budget, unless none of its pods runs.
     let Some(min) = tally.summary.min else {
+        evaluation.failure =
+            key.map(|key| Failure::Unresolved(namespace.name_unresolved(budget, key)));
         return deny(DenyReason::FailedClosed, evaluation, None);
     };
     let healthy_pods = tally.healthy_pods + put_back;

@@ -143,30 +143,37 @@ impl Namespace {
     fn expected_replicas(&self, budget: &BudgetEntry) -> Result<i64, String> {
         let mut sum = 0;
         let mut jobsets: BTreeMap<&str, BTreeSet<Option<&GroupCount>>> = BTreeMap::new();
+        // Apart from the others, because several ways may lead to the same count.
+        let mut counts: BTreeSet<&GroupCount> = BTreeSet::new();
         for source in budget.tally.sources.keys() {
-            if let Source::JobSet { name, otherwise } = source {
-                jobsets.entry(name).or_default().insert(otherwise.as_ref());
-            } else {
-                sum += self.source_replicas(source)?;
+            match source {
+                Source::JobSet { name, otherwise } => {
+                    jobsets.entry(name).or_default().insert(otherwise.as_ref());
+                }
+                Source::Groups(count) => {
+                    counts.insert(count);
+                }
+                _ => sum += self.source_replicas(source)?,
             }
         }
         for (name, otherwise) in jobsets {
             let jobset = self.objects.owner(Owner::JOBSET_GROUP, "JobSet", name);
-            if let Some(replicas) =
-                jobset.and_then(|j| j.replicas).filter(|_| self.one_job_per_replica(budget, name))
-            {
-                sum += replicas;
-                continue;
-            }
-            for count in otherwise {
-                let count = count.ok_or_else(|| format!(
-                    "the number of replicas of JobSet {name} is unknown, because its Jobs and replicas do not \
-                     match one to one"
-                ))?;
-                sum += self.group_count(count);
+            let replicas = jobset.and_then(|jobset| jobset.replicas);
+            match replicas.filter(|_| self.one_job_per_replica(budget, name)) {
+                Some(replicas) => sum += replicas,
+                None => {
+                    for count in otherwise {
+                        counts.insert(count.ok_or_else(|| {
+                            format!(
+                                "the number of replicas of JobSet {name} is unknown, because its Jobs and \
+                                 replicas do not match one to one"
+                            )
+                        })?);
+                    }
+                }
             }
         }
-        Ok(sum)
+        Ok(sum + counts.into_iter().map(|count| self.group_count(count)).sum::<i64>())
     }
 
     fn source_replicas(&self, source: &Source) -> Result<i64, String> {

@@ -35,6 +35,8 @@ pub(crate) struct LiveGrant {
     ended: bool,
     /// An entry of `disruptedPods` that somebody else wrote.
     foreign: bool,
+    /// What a renewal that is in flight stands in for: if it is not written, that is still true.
+    replaced: Option<Box<LiveGrant>>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -91,17 +93,17 @@ impl Namespace {
     /// Record a grant in memory; the write that makes it true follows at once.
     pub(super) fn grant(&mut self, cx: &mut Context<'_>, id: &BudgetId, grant: Grant) {
         let pod = grant.pod.clone();
-        self.insert_grant(
-            cx,
-            id,
-            LiveGrant {
-                grant,
-                first_seen: cx.now,
-                state: State::InFlight,
-                ended: false,
-                foreign: false,
-            },
-        );
+        let key = (pod.clone(), grant.uid.clone());
+        let replaced = self.budgets.get_mut(id).and_then(|b| b.ledger.grants.remove(&key));
+        let live = LiveGrant {
+            grant,
+            first_seen: cx.now,
+            state: State::InFlight,
+            ended: false,
+            foreign: false,
+            replaced: replaced.map(Box::new),
+        };
+        self.insert_grant(cx, id, live);
         self.recount_grants(cx, &pod);
     }
 
@@ -121,14 +123,20 @@ impl Namespace {
     /// The write that carried uncommitted grants did not happen.
     pub(super) fn drop_uncommitted(&mut self, cx: &mut Context<'_>, id: &BudgetId) {
         let Some(entry) = self.budgets.get_mut(id) else { return };
-        let dropped: BTreeSet<String> = entry
-            .ledger
-            .grants
-            .values()
-            .filter(|g| g.state == State::InFlight)
-            .map(|g| g.grant.pod.clone())
-            .collect();
-        entry.ledger.grants.retain(|_, g| g.state != State::InFlight);
+        let mut dropped = BTreeSet::new();
+        entry.ledger.grants.retain(|_, live| {
+            if live.state != State::InFlight {
+                return true;
+            }
+            dropped.insert(live.grant.pod.clone());
+            match live.replaced.take() {
+                Some(replaced) => {
+                    *live = *replaced;
+                    true
+                }
+                None => false,
+            }
+        });
         for pod in dropped {
             self.recount_grants(cx, &pod);
         }
@@ -143,8 +151,11 @@ impl Namespace {
             // By eviction and not by uid: a grant that was bound to a successor has another uid on
             // the API server until that is written.
             let found = recorded.remove(&live.record_key()).is_some();
+            let replaced = live.replaced.take();
             if found {
                 live.state = State::Committed;
+            } else {
+                live.replaced = replaced.filter(|r| recorded.remove(&r.record_key()).is_some());
             }
             let stays = found || live.state != State::Committed;
             if !stays {
@@ -161,17 +172,15 @@ impl Namespace {
                     Op::Refund { pod: grant.pod.clone(), eviction: grant.eviction.clone() };
                 self.enqueue_later(id, refund);
             }
-            self.insert_grant(
-                cx,
-                id,
-                LiveGrant {
-                    grant,
-                    first_seen: cx.now,
-                    state: State::Committed,
-                    ended: false,
-                    foreign,
-                },
-            );
+            let live = LiveGrant {
+                grant,
+                first_seen: cx.now,
+                state: State::Committed,
+                ended: false,
+                foreign,
+                replaced: None,
+            };
+            self.insert_grant(cx, id, live);
         }
         for pod in touched {
             self.bind_grants(cx, &pod);
@@ -184,13 +193,13 @@ impl Namespace {
         for mut live in self.orphans.remove(id).unwrap_or_default() {
             let key = (live.grant.pod.clone(), live.grant.uid.clone());
             let known = self.budgets.get(id).is_some_and(|b| b.ledger.grants.contains_key(&key));
-            let same_pod = self.pods.get(key.0.as_str()).is_some_and(|e| e.pod.uid == key.1);
-            if known || !same_pod {
+            if known {
                 continue;
             }
             // Not on the new object yet; the write that `touch` leads to records it.
             live.state = State::Adopted;
             self.insert_grant(cx, id, live);
+            self.bind_grants(cx, &key.0);
             self.recount_grants(cx, &key.0);
         }
     }
@@ -212,6 +221,9 @@ impl Namespace {
             return;
         }
         let key = (name.to_owned(), pod.uid.clone());
+        for grants in self.orphans.values_mut() {
+            grants.retain(|live| live.grant.pod != key.0 || live.grant.uid != key.1);
+        }
         for id in self.granted.get(name).cloned().unwrap_or_default() {
             let budget = self.budgets.get_mut(&id);
             if let Some(live) = budget.and_then(|b| b.ledger.grants.get_mut(&key)) {

@@ -236,10 +236,10 @@ impl Namespace {
                 self.restart(cx, id);
                 return Turn::Done;
             }
-            let known =
-                self.budgets.get(budget).and_then(|b| b.ledger.get(name, &pod.uid)).is_some();
+            let known = self.budgets.get(budget).and_then(|b| b.ledger.get(name, &pod.uid));
+            let (cost, known) = known.map_or((0, false), |grant| (grant.cost, true));
             let replica = ReplicaKey::of(pod, cx.config.lws).map(|key| key.to_string());
-            (0, known, replica.unwrap_or_default(), pod.uid.clone())
+            (cost, known, replica.unwrap_or_default(), pod.uid.clone())
         } else {
             let Some(entry) = entry.filter(|e| e.pod.uid == reserving.uid && is_running(&e.pod))
             else {
@@ -317,12 +317,13 @@ impl Namespace {
     fn cover_newcomers(&mut self, id: &str) {
         let Some(request) = self.requests.get(id) else { return };
         let Stage::Reserving(reserving) = &request.stage else { return };
-        let covering = match &reserving.pending {
-            Some(pod) => self.covering(&Labels::lookup(&self.interner, &pod.labels)),
-            None => {
-                self.covered(&request.eviction.pod.name).map_or(Vec::new(), |(_, b)| b.to_vec())
-            }
-        };
+        let cached = self.covered(&request.eviction.pod.name).map_or(&[][..], |(_, ids)| ids);
+        let mut covering = cached.to_vec();
+        if let Some(pod) = &reserving.pending {
+            covering.extend(self.covering(&Labels::lookup(&self.interner, &pod.labels)));
+            covering.sort_unstable();
+            covering.dedup();
+        }
         if let Some(Request { stage: Stage::Reserving(reserving), .. }) = self.requests.get_mut(id)
         {
             let new: Vec<BudgetId> =

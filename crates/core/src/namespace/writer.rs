@@ -119,7 +119,6 @@ impl Namespace {
             }
             WriteOutcome::Rejected(why) => {
                 self.drop_uncommitted(cx, id);
-                self.take_in_grants(cx, id);
                 let why =
                     format!("the grant could not be recorded in budget {}: {why}", id.object.name);
                 for granted in batch.granted {

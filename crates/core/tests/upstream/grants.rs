@@ -194,3 +194,24 @@ fn survives_a_new_budget_of_that_name() {
     lone.verify("pdb", (0, 1, 1, 2));
     assert!(!lone.evict("b").is_allow());
 }
+
+/// Somebody else's entry survives a renewal of ours that loses a race, whichever way we hear of it first.
+/// Were it lost, `a` would be one of the two that are needed, and denied, while it is being evicted.
+#[test]
+fn a_foreign_entry_survives_a_conflict() {
+    for is_watch_first in [false, true] {
+        let mut lone = Lone::new();
+        lone.is_watch_first = is_watch_first;
+        lone.pod(pod("a"));
+        lone.pod(pod("b"));
+        let mut budget = min_available("pdb", Count(2));
+        budget.status.disrupted_pods.insert("a".to_owned(), START);
+        lone.budget(budget);
+        lone.verify("pdb", (0, 1, 2, 2));
+        lone.foreign = Some(lone.budgets["pdb"].clone());
+        assert!(lone.evict("a").is_allow(), "watch first: {is_watch_first}");
+        lone.settle();
+        lone.verify("pdb", (0, 1, 2, 2));
+        assert!(lone.status("pdb").disrupted_pods.contains_key("a"));
+    }
+}

@@ -28,6 +28,8 @@ pub struct Lone {
     pub cleared: Vec<String>,
     /// Written once, before the next status write gets there, which then conflicts.
     pub foreign: Option<Budget>,
+    /// The watch shows a write before its answer comes.
+    pub is_watch_first: bool,
     pub writes: usize,
     verdicts: BTreeMap<String, Verdict>,
     wake: Option<Timestamp>,
@@ -51,6 +53,7 @@ impl Lone {
             events: Vec::new(),
             cleared: Vec::new(),
             foreign: None,
+            is_watch_first: false,
             writes: 0,
             verdicts: BTreeMap::new(),
             wake: None,
@@ -99,7 +102,8 @@ impl Lone {
                 }
                 let outcome = WriteOutcome::Current(Box::new(object.clone()));
                 let seen = Input::Budget(Change::Applied(object.clone()));
-                vec![Input::StatusWritten { budget, outcome }, seen]
+                let answer = Input::StatusWritten { budget, outcome };
+                if self.is_watch_first { vec![seen, answer] } else { vec![answer, seen] }
             }
             Command::ReadBudget { budget } => {
                 let outcome = match self.budgets.get(&budget.object.name) {
