@@ -1,1 +1,29 @@
-//! Shared pieces of the end-to-end tests.
+//! What the end-to-end tests share.
+//!
+//! ```text
+//! fixture   a cluster, named by the environment, and how to be somebody on it
+//!    |
+//!  client   plain blocking requests as one user
+//!    |
+//!  world    a namespace and nodes of one test: groups, pods, budgets
+//!    |-- evict    one eviction and its answer
+//!    |-- drain    a real kubectl drain
+//!    '-- truth    healthy replicas, counted from the API server's pods
+//!
+//! server    the `holdfast serve` process
+//! suite     runs tests, or says why it cannot
+//! ```
+//!
+//! Helpers panic with what they saw: a test that cannot go on has failed.
+
+pub mod client;
+pub mod drain;
+pub mod evict;
+pub mod fixture;
+pub mod pod;
+pub mod process;
+pub mod server;
+pub mod suite;
+pub mod truth;
+pub mod wait;
+pub mod world;

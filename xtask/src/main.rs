@@ -1,6 +1,7 @@
 //! The project's chores, as `cargo xtask <chore>`. One module per chore.
 
 mod localkube;
+mod test;
 
 use std::process::ExitCode;
 
@@ -8,10 +9,13 @@ use clap::{Parser, Subcommand};
 
 fn main() -> ExitCode {
     let result = match Xtask::parse().chore {
-        Chore::Localkube(args) => localkube::run(&args),
+        Chore::Localkube(args) => localkube::run(&args).map(|()| true),
+        Chore::Test(args) => test::run(&args),
     };
     match result {
-        Ok(()) => ExitCode::SUCCESS,
+        Ok(true) => ExitCode::SUCCESS,
+        // As of the program itself: 1 for findings, 2 for errors.
+        Ok(false) => ExitCode::FAILURE,
         Err(error) => {
             eprintln!("error: {error:#}");
             ExitCode::from(2)
@@ -30,4 +34,6 @@ struct Xtask {
 enum Chore {
     /// Run a real Kubernetes control plane on this machine, for tests
     Localkube(localkube::Args),
+    /// Check format and lints and run all tests, on a control plane of their own
+    Test(test::Args),
 }

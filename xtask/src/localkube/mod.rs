@@ -38,7 +38,8 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, Result};
 use clap::Subcommand;
-use cluster::{Localkube, Started};
+pub use cluster::Localkube;
+use cluster::Started;
 use identity::Identity;
 
 #[derive(clap::Args)]
@@ -110,6 +111,6 @@ fn shell_quote(value: &str) -> String {
 }
 
 /// Chores are run from a checkout, the one that they were compiled in.
-fn workspace() -> &'static Path {
+pub fn workspace() -> &'static Path {
     Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("xtask lies in the workspace")
 }

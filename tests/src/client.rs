@@ -1,0 +1,155 @@
+//! Plain blocking requests to the API server: method, path, JSON in, status code and JSON out.
+
+use std::path::Path;
+use std::sync::LazyLock;
+use std::time::Duration;
+
+use futures_util::{AsyncBufRead, TryStreamExt};
+use http::{Method, Request, header};
+use http_body_util::BodyExt;
+use kube::client::Body;
+use kube::config::{KubeConfigOptions, Kubeconfig};
+use serde_json::Value;
+use tokio::runtime::Runtime;
+
+pub const MERGE_PATCH: &str = "application/merge-patch+json";
+const JSON: &str = "application/json";
+
+/// Evictions may wait ten seconds for the webhook, and the machine may be busy.
+const TIMEOUT: Duration = Duration::from_mins(1);
+
+/// The requests of all tests; the tests themselves have threads of their own.
+pub static RUNTIME: LazyLock<Runtime> = LazyLock::new(|| {
+    let mut builder = tokio::runtime::Builder::new_multi_thread();
+    builder.worker_threads(2).enable_all().build().expect("threads can be started")
+});
+
+/// One user's connection.
+#[derive(Clone)]
+pub struct Client {
+    client: kube::Client,
+}
+
+#[derive(Clone, Debug)]
+pub struct Answer {
+    pub code: u16,
+    pub retry_after: bool,
+    /// Null if it was no JSON.
+    pub body: Value,
+}
+
+impl Client {
+    pub fn new(kubeconfig: &Path) -> Result<Self, String> {
+        // The provider may have been chosen before.
+        let _ = rustls::crypto::ring::default_provider().install_default();
+        let failed = |e: &dyn std::fmt::Display| format!("{}: {e}", kubeconfig.display());
+        let file = Kubeconfig::read_from(kubeconfig).map_err(|e| failed(&e))?;
+        let choice = KubeConfigOptions::default();
+        let config = kube::Config::from_custom_kubeconfig(file, &choice);
+        let _guard = RUNTIME.enter();
+        let mut config = RUNTIME.block_on(config).map_err(|e| failed(&e))?;
+        // A test wants to see the first answer.
+        config.default_retry = false;
+        let client = kube::Client::try_from(config).map_err(|e| failed(&e))?;
+        Ok(Self { client })
+    }
+
+    #[track_caller]
+    pub fn get(&self, path: &str) -> Answer {
+        self.call(Method::GET, path, JSON, None)
+    }
+
+    #[track_caller]
+    pub fn post(&self, path: &str, body: &Value) -> Answer {
+        self.call(Method::POST, path, JSON, Some(body))
+    }
+
+    #[track_caller]
+    pub fn patch(&self, path: &str, body: &Value) -> Answer {
+        self.call(Method::PATCH, path, MERGE_PATCH, Some(body))
+    }
+
+    #[track_caller]
+    pub fn delete(&self, path: &str) -> Answer {
+        self.call(Method::DELETE, path, JSON, None)
+    }
+
+    /// The objects of a list.
+    #[track_caller]
+    pub fn list(&self, path: &str) -> Vec<Value> {
+        items(self.get(path).ok().body)
+    }
+
+    /// A watch, line by line.
+    pub async fn stream(&self, path: &str) -> Result<impl AsyncBufRead + Unpin + use<>, String> {
+        let request = request(Method::GET, path, JSON, None);
+        let response = self.client.send(request).await.map_err(|e| e.to_string())?;
+        if !response.status().is_success() {
+            return Err(format!("{path}: {}", response.status()));
+        }
+        let data = response.into_body().into_data_stream();
+        Ok(data.map_err(std::io::Error::other).into_async_read())
+    }
+
+    #[track_caller]
+    fn call(&self, method: Method, path: &str, content: &str, body: Option<&Value>) -> Answer {
+        let what = format!("{method} {path}");
+        let request = request(method, path, content, body);
+        let exchange = async {
+            let response = self.client.send(request).await.map_err(|e| format!("{e:?}"))?;
+            let code = response.status().as_u16();
+            let retry_after = response.headers().contains_key(header::RETRY_AFTER);
+            let body = response.into_body().collect().await.map_err(|e| e.to_string())?;
+            let body = serde_json::from_slice(&body.to_bytes()).unwrap_or_default();
+            Ok::<_, String>(Answer { code, retry_after, body })
+        };
+        let outcome = RUNTIME.block_on(async { tokio::time::timeout(TIMEOUT, exchange).await });
+        match outcome {
+            Ok(Ok(answer)) => answer,
+            Ok(Err(error)) => panic!("{what}: {error}"),
+            Err(late) => panic!("{what}: no answer within {} s ({late})", TIMEOUT.as_secs()),
+        }
+    }
+}
+
+impl std::fmt::Debug for Client {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Client")
+    }
+}
+
+impl Answer {
+    pub fn is_success(&self) -> bool {
+        (200..300).contains(&self.code)
+    }
+
+    /// Itself, if the request succeeded.
+    #[track_caller]
+    #[must_use]
+    pub fn ok(self) -> Self {
+        assert!(self.is_success(), "{}: {}", self.code, self.message());
+        self
+    }
+
+    pub fn message(&self) -> &str {
+        self.body["message"].as_str().unwrap_or_default()
+    }
+}
+
+pub fn items(mut list: Value) -> Vec<Value> {
+    match list["items"].take() {
+        Value::Array(items) => items,
+        _ => Vec::new(),
+    }
+}
+
+fn request(method: Method, path: &str, content: &str, body: Option<&Value>) -> Request<Body> {
+    let bytes = body.map(|body| body.to_string().into_bytes()).unwrap_or_default();
+    Request::builder()
+        .method(method)
+        .uri(path)
+        .header(header::ACCEPT, JSON)
+        .header(header::CONTENT_TYPE, content)
+        .body(Body::from(bytes))
+        .expect("the paths of tests are legal")
+}

@@ -1,0 +1,58 @@
+//! A real `kubectl drain`.
+
+use std::process::Command;
+use std::time::Duration;
+
+use crate::fixture::fixture;
+use crate::process::Process;
+use crate::wait::until_within;
+
+/// Beyond this kubectl gives up by itself.
+const TIMEOUT: &str = "--timeout=120s";
+
+const LIMIT: Duration = Duration::from_secs(130);
+
+#[derive(Debug)]
+pub struct Drain {
+    process: Process,
+}
+
+impl Drain {
+    /// As the user who may drain nodes and nothing else.
+    pub fn start(node: &str, more: &[&str]) -> Self {
+        let fixture = fixture();
+        let mut command = Command::new(&fixture.kubectl);
+        command
+            // The pods of tests are bare.
+            .args(["drain", node, "--force", "--ignore-daemonsets", TIMEOUT])
+            .args(more)
+            .env("KUBECONFIG", &fixture.drainer_kubeconfig)
+            .env("HOME", fixture.dir.join("home"));
+        let log = fixture.log(&format!("drain-{node}{}", more.concat()));
+        Self { process: Process::start(command, &log) }
+    }
+
+    pub fn output(&self) -> String {
+        self.process.output()
+    }
+
+    /// Waits until the output holds this.
+    #[track_caller]
+    pub fn wait_for(&self, text: &str) {
+        until_within(LIMIT, &format!("kubectl drain says {text:?}"), || {
+            let output = self.output();
+            if output.contains(text) { Ok(()) } else { Err(output) }
+        });
+    }
+
+    pub fn is_running(&mut self) -> bool {
+        self.process.ended().is_none()
+    }
+
+    /// Its exit code and output.
+    #[track_caller]
+    pub fn finish(mut self) -> (Option<i32>, String) {
+        let status = self.process.wait(LIMIT);
+        (status.code(), self.output())
+    }
+}

@@ -1,0 +1,128 @@
+//! One eviction, and its answer.
+
+use serde_json::{Value, json};
+
+use crate::client::{Answer, Client};
+
+/// Upstream's sentence, which clients look for.
+pub const CANNOT_EVICT: &str = "Cannot evict pod as it would violate the pod's disruption budget.";
+
+#[derive(Clone, Debug)]
+pub struct Eviction {
+    body: Value,
+    query: &'static str,
+}
+
+#[derive(Clone, Debug)]
+pub struct Outcome {
+    pub code: u16,
+    pub reason: String,
+    pub message: String,
+    /// Type and message of each.
+    pub causes: Vec<(String, String)>,
+    retry_after: bool,
+}
+
+impl Eviction {
+    pub fn of(pod: &str) -> Self {
+        let body = json!({
+            "apiVersion": "policy/v1",
+            "kind": "Eviction",
+            "metadata": {"name": pod},
+            "deleteOptions": {},
+        });
+        Self { body, query: "" }
+    }
+
+    #[must_use]
+    pub fn in_version(mut self, version: &str) -> Self {
+        self.body["apiVersion"] = json!(version);
+        self
+    }
+
+    /// As `?dryRun=All`.
+    #[must_use]
+    pub fn dry_run_in_query(mut self) -> Self {
+        self.query = "?dryRun=All";
+        self
+    }
+
+    /// As kubectl does.
+    #[must_use]
+    pub fn dry_run_in_body(mut self) -> Self {
+        self.body["deleteOptions"]["dryRun"] = json!(["All"]);
+        self
+    }
+
+    /// Holdfast decides before the API server finds out that this does not hold: the grant is
+    /// recorded and the pod stays. To Holdfast that is an eviction in flight.
+    #[must_use]
+    pub fn that_comes_to_nothing(mut self) -> Self {
+        self.body["deleteOptions"]["preconditions"] = json!({"resourceVersion": "1"});
+        self
+    }
+
+    #[must_use]
+    pub fn for_uid(mut self, uid: &str) -> Self {
+        self.body["deleteOptions"]["preconditions"] = json!({"uid": uid});
+        self
+    }
+
+    #[track_caller]
+    pub fn send(&self, client: &Client, namespace: &str) -> Outcome {
+        let pod = self.body["metadata"]["name"].as_str().unwrap_or_default();
+        let path = format!("/api/v1/namespaces/{namespace}/pods/{pod}/eviction{}", self.query);
+        Outcome::from(client.post(&path, &self.body))
+    }
+}
+
+impl From<Answer> for Outcome {
+    fn from(answer: Answer) -> Self {
+        let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+        let causes = answer.body["details"]["causes"].as_array().cloned().unwrap_or_default();
+        Self {
+            code: answer.code,
+            reason: text(&answer.body["reason"]),
+            message: text(&answer.body["message"]),
+            causes: causes.iter().map(|c| (text(&c["reason"]), text(&c["message"]))).collect(),
+            retry_after: answer.retry_after
+                || !answer.body["details"]["retryAfterSeconds"].is_null(),
+        }
+    }
+}
+
+impl Outcome {
+    pub fn is_evicted(&self) -> bool {
+        self.code == 201
+    }
+
+    #[track_caller]
+    pub fn assert_evicted(&self) {
+        assert!(self.is_evicted(), "not evicted: {self:#?}");
+    }
+
+    /// Granted by Holdfast, then refused by the API server.
+    #[track_caller]
+    pub fn assert_came_to_nothing(&self) {
+        assert_eq!(self.code, 409, "{self:#?}");
+        assert!(self.message.contains("precondition"), "{self:#?}");
+    }
+
+    /// 429 in the form that clients understand (semantics 7), with all of these words in one cause
+    /// and, since kubectl drain prints nothing else, in the message too.
+    #[track_caller]
+    pub fn assert_denied(&self, words: &[&str]) {
+        assert_eq!((self.code, self.reason.as_str()), (429, "TooManyRequests"), "{self:#?}");
+        assert!(self.message.contains(CANNOT_EVICT), "{self:#?}");
+        assert!(!self.retry_after, "client-go would retry silently: {self:#?}");
+        assert!(!self.causes.is_empty(), "no cause: {self:#?}");
+        for (kind, message) in &self.causes {
+            assert_eq!(kind, "DisruptionBudget", "{self:#?}");
+            assert!(!message.is_empty(), "{self:#?}");
+        }
+        let all_in = |text: &str| words.iter().all(|word| text.contains(word));
+        let some_cause = self.causes.iter().any(|(_, message)| all_in(message));
+        assert!(some_cause, "no cause with {words:?}: {self:#?}");
+        assert!(all_in(&self.message), "not all of {words:?} in the message: {self:#?}");
+    }
+}

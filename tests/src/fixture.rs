@@ -1,0 +1,103 @@
+//! The cluster that the tests run on, as the environment names it.
+
+use std::env;
+use std::fs;
+use std::path::PathBuf;
+use std::sync::OnceLock;
+
+use crate::client::Client;
+
+/// How to run the tests, for whoever ran them without a cluster.
+pub const HOW_TO_RUN: &str = "`cargo xtask test` runs them on a control plane of their own, \
+    `cargo xtask test --kubeconfig FILE` on a cluster that runs already";
+
+#[derive(Debug)]
+pub struct Fixture {
+    /// Everything.
+    pub admin: Client,
+    /// Drains nodes.
+    pub drainer: Client,
+    pub admin_kubeconfig: PathBuf,
+    pub drainer_kubeconfig: PathBuf,
+    /// Installs and runs Holdfast.
+    pub holdfast_kubeconfig: PathBuf,
+    pub kubectl: PathBuf,
+    /// The program under test.
+    pub holdfast: PathBuf,
+    /// Logs and the files of processes.
+    pub dir: PathBuf,
+}
+
+static FIXTURE: OnceLock<Fixture> = OnceLock::new();
+
+/// The fixture of this run.
+pub fn fixture() -> &'static Fixture {
+    FIXTURE.get().expect("tests run after the suite has set up the fixture")
+}
+
+/// Whether the environment names a cluster at all.
+pub fn is_named() -> bool {
+    env::var_os(LOCALKUBE_DIR).is_some() || env::var_os(KUBECONFIG).is_some()
+}
+
+/// Reads the environment and sees that all of it is there.
+pub fn set_up() -> Result<(), String> {
+    let fixture = Fixture::from_env()?;
+    FIXTURE.get_or_init(|| fixture);
+    Ok(())
+}
+
+const LOCALKUBE_DIR: &str = "HOLDFAST_LOCALKUBE_DIR";
+const KUBECONFIG: &str = "HOLDFAST_E2E_KUBECONFIG";
+const BIN: &str = "HOLDFAST_BIN";
+
+impl Fixture {
+    fn from_env() -> Result<Self, String> {
+        let holdfast = env::var_os(BIN)
+            .map(PathBuf::from)
+            .ok_or_else(|| format!("{BIN} does not name the holdfast program; {HOW_TO_RUN}"))?;
+        if !holdfast.is_file() {
+            return Err(format!("{BIN}={} is no file", holdfast.display()));
+        }
+        let (dir, kubeconfigs) = match (env::var_os(KUBECONFIG), env::var_os(LOCALKUBE_DIR)) {
+            (Some(kubeconfig), _) => {
+                // One identity for all: whoever may do everything.
+                let kubeconfig = PathBuf::from(kubeconfig);
+                let dir = env::temp_dir().join(format!("holdfast-e2e-{}", std::process::id()));
+                (dir, [kubeconfig.clone(), kubeconfig.clone(), kubeconfig])
+            }
+            (None, Some(dir)) => {
+                let dir = PathBuf::from(dir);
+                let of = |user: &str| dir.join("kubeconfigs").join(format!("{user}.kubeconfig"));
+                let kubeconfigs = [of("admin"), of("drainer"), of("holdfast")];
+                (dir, kubeconfigs)
+            }
+            (None, None) => return Err(format!("no cluster to run on; {HOW_TO_RUN}")),
+        };
+        let [admin_kubeconfig, drainer_kubeconfig, holdfast_kubeconfig] = kubeconfigs;
+        for sub in ["logs", "home"] {
+            let path = dir.join(sub);
+            fs::create_dir_all(&path).map_err(|e| format!("create {}: {e}", path.display()))?;
+        }
+        Ok(Self {
+            admin: Client::new(&admin_kubeconfig)?,
+            drainer: Client::new(&drainer_kubeconfig)?,
+            admin_kubeconfig,
+            drainer_kubeconfig,
+            holdfast_kubeconfig,
+            // xtask puts localkube's on PATH.
+            kubectl: PathBuf::from("kubectl"),
+            holdfast,
+            dir,
+        })
+    }
+
+    pub fn log(&self, name: &str) -> PathBuf {
+        self.dir.join("logs").join(format!("{name}.log"))
+    }
+
+    /// Whether nodes are played on this cluster: whether one that a test creates turns Ready.
+    pub fn plays_nodes(&self) -> bool {
+        crate::world::World::try_node(self)
+    }
+}

@@ -1,0 +1,93 @@
+//! Pods to create, in the words of a test.
+
+use serde_json::{Value, json};
+
+#[derive(Clone, Debug, Default)]
+pub struct Pod {
+    name: String,
+    node: Option<String>,
+    group: Option<String>,
+    labels: Vec<(String, String)>,
+    annotations: Vec<(String, String)>,
+    finalizer: bool,
+}
+
+/// Of pods that stay terminating until the test lets them go.
+pub const FINALIZER: &str = "e2e.holdfast.dev/stay";
+
+impl Pod {
+    /// Labelled `app: job`, which is what the budgets of tests select.
+    pub fn new(name: impl Into<String>) -> Self {
+        Self { name: name.into(), ..Self::default() }.label("app", "job")
+    }
+
+    /// Bound to a node, past the scheduler. Without a node it stays Pending.
+    #[must_use]
+    pub fn on(mut self, node: &str) -> Self {
+        self.node = Some(node.to_owned());
+        self
+    }
+
+    /// Of this `PodGroup`, whether it exists or not.
+    #[must_use]
+    pub fn of(mut self, group: &str) -> Self {
+        self.group = Some(group.to_owned());
+        self
+    }
+
+    #[must_use]
+    pub fn label(mut self, key: &str, value: &str) -> Self {
+        self.labels.push((key.to_owned(), value.to_owned()));
+        self
+    }
+
+    #[must_use]
+    pub fn annotation(mut self, key: &str, value: &str) -> Self {
+        self.annotations.push((key.to_owned(), value.to_owned()));
+        self
+    }
+
+    /// Running, but not Ready until the annotation says otherwise (localkube/README.md).
+    #[must_use]
+    pub fn not_ready(self) -> Self {
+        self.annotation("localkube/ready", "false")
+    }
+
+    #[must_use]
+    pub fn held_when_deleted(mut self) -> Self {
+        self.finalizer = true;
+        self
+    }
+
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    pub fn manifest(&self) -> Value {
+        let map = |pairs: &[(String, String)]| -> Value {
+            pairs.iter().map(|(key, value)| (key.clone(), json!(value))).collect()
+        };
+        let mut pod = json!({
+            "apiVersion": "v1",
+            "kind": "Pod",
+            "metadata": {
+                "name": self.name,
+                "labels": map(&self.labels),
+                "annotations": map(&self.annotations),
+                "finalizers": if self.finalizer { vec![FINALIZER] } else { Vec::new() },
+            },
+            "spec": {
+                "containers": [{"name": "main", "image": "example.com/main"}],
+                "terminationGracePeriodSeconds": 1,
+            },
+        });
+        match &self.node {
+            Some(node) => pod["spec"]["nodeName"] = json!(node),
+            None => pod["spec"]["nodeSelector"] = json!({"e2e.holdfast.dev/no-such-node": "true"}),
+        }
+        if let Some(group) = &self.group {
+            pod["spec"]["schedulingGroup"] = json!({"podGroupName": group});
+        }
+        pod
+    }
+}

@@ -1,0 +1,170 @@
+//! The `holdfast serve` process.
+
+use std::fs;
+use std::io::{Read, Write};
+use std::net::TcpStream;
+use std::path::PathBuf;
+use std::process::{Command, ExitStatus};
+use std::time::{Duration, Instant};
+
+use rustix::process::Signal;
+use serde_json::Value;
+
+use crate::fixture::{Fixture, fixture};
+use crate::process::Process;
+
+/// To install, to list everything and to register; a second on an idle machine.
+const START: Duration = Duration::from_mins(1);
+
+/// Longer than the ten seconds that a request in flight may take.
+const STOP: Duration = Duration::from_secs(20);
+
+#[derive(Debug)]
+pub struct Server {
+    process: Process,
+    ready_file: PathBuf,
+    /// As written to the ready file: webhook, health, pid.
+    addresses: Value,
+}
+
+/// One line of the log: what was decided about an eviction.
+#[derive(Clone, Debug)]
+pub struct Decision {
+    pub pod: String,
+    pub verdict: String,
+    pub dry_run: bool,
+    pub cost: i64,
+}
+
+impl Server {
+    /// `holdfast serve --install`, ready to decide. `name` tells the logs of several apart.
+    pub fn start(name: &str) -> Result<Self, String> {
+        let fixture = fixture();
+        let ready_file = fixture.dir.join(format!("holdfast-{name}.ready.json"));
+        let _ = fs::remove_file(&ready_file);
+        let mut command = serve(fixture);
+        command.arg("--install").arg("--ready-file").arg(&ready_file);
+        let mut process = Process::start(command, &fixture.log(&format!("holdfast-{name}")));
+        let began = Instant::now();
+        let addresses = loop {
+            if let Ok(text) = fs::read_to_string(&ready_file) {
+                break serde_json::from_str(&text).map_err(|e| format!("the ready file: {e}"))?;
+            }
+            if let Some(status) = process.ended() {
+                return Err(format!("holdfast serve: {status}\n{}", process.output()));
+            }
+            if began.elapsed() > START {
+                return Err(format!("holdfast serve is not ready\n{}", process.output()));
+            }
+            std::thread::sleep(Duration::from_millis(20));
+        };
+        Ok(Self { process, ready_file, addresses })
+    }
+
+    /// `127.0.0.1:PORT` of the webhook.
+    pub fn webhook(&self) -> String {
+        self.host("webhook")
+    }
+
+    pub fn is_ready_file_there(&self) -> bool {
+        self.ready_file.exists()
+    }
+
+    pub fn log(&self) -> String {
+        self.process.output()
+    }
+
+    /// What was decided in this namespace, in order.
+    pub fn decisions(&self, namespace: &str) -> Vec<Decision> {
+        let log = self.log();
+        let lines = log.lines().filter_map(|line| serde_json::from_str::<Value>(line).ok());
+        let text = |line: &Value, key: &str| line[key].as_str().unwrap_or_default().to_owned();
+        lines
+            .filter(|line| line["message"] == "decided")
+            .filter_map(|line| {
+                let pod = text(&line, "pod").strip_prefix(&format!("{namespace}/"))?.to_owned();
+                Some(Decision {
+                    pod,
+                    verdict: text(&line, "verdict"),
+                    dry_run: line["dry_run"] == true,
+                    cost: line["cost"].as_i64().unwrap_or_default(),
+                })
+            })
+            .collect()
+    }
+
+    /// The text of `/metrics` and the like.
+    #[track_caller]
+    pub fn page(&self, path: &str) -> String {
+        let host = self.host("health");
+        let fetch = || {
+            let mut stream = TcpStream::connect(&host)?;
+            write!(stream, "GET {path} HTTP/1.0\r\nHost: {host}\r\n\r\n")?;
+            let mut text = String::new();
+            stream.read_to_string(&mut text)?;
+            Ok::<_, std::io::Error>(text)
+        };
+        fetch().unwrap_or_else(|error| panic!("GET http://{host}{path}: {error}"))
+    }
+
+    /// The value of a metric with its labels, as written on the page.
+    #[track_caller]
+    pub fn metric(&self, name: &str) -> Option<f64> {
+        let page = self.page("/metrics");
+        let line = page.lines().find_map(|line| line.strip_prefix(name))?;
+        line.trim().parse().ok()
+    }
+
+    pub fn terminate(&self) {
+        self.process.signal(Signal::TERM);
+    }
+
+    #[track_caller]
+    pub fn wait(&mut self) -> ExitStatus {
+        self.process.wait(STOP)
+    }
+
+    /// As a crash: nothing is brought to an end.
+    pub fn kill(&mut self) {
+        self.process.kill();
+    }
+
+    fn host(&self, address: &str) -> String {
+        let url = self.addresses[address].as_str().unwrap_or_default();
+        let rest = url.split_once("://").map_or(url, |(_, rest)| rest);
+        rest.split('/').next().unwrap_or_default().to_owned()
+    }
+}
+
+/// The command line of a server on free ports, without `--install`.
+pub fn serve(fixture: &Fixture) -> Command {
+    let mut command = Command::new(&fixture.holdfast);
+    command
+        .arg("serve")
+        .arg("--kubeconfig")
+        .arg(&fixture.holdfast_kubeconfig)
+        .args(["--mode", "webhook"])
+        .args(["--listen", "127.0.0.1:0", "--metrics-listen", "127.0.0.1:0"])
+        .args(["--log-format", "json"])
+        .env("RUST_BACKTRACE", "1");
+    command
+}
+
+/// `holdfast uninstall`, with the CRD and so with every budget; what it printed.
+pub fn uninstall() -> Result<String, String> {
+    let fixture = fixture();
+    let output = Command::new(&fixture.holdfast)
+        .args(["uninstall", "--delete-budgets", "--kubeconfig"])
+        .arg(&fixture.admin_kubeconfig)
+        .output()
+        .map_err(|e| format!("start holdfast uninstall: {e}"))?;
+    let text = String::from_utf8_lossy(&output.stdout).into_owned();
+    if output.status.success() {
+        return Ok(text);
+    }
+    Err(format!(
+        "holdfast uninstall: {}\n{text}{}",
+        output.status,
+        String::from_utf8_lossy(&output.stderr)
+    ))
+}

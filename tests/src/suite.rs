@@ -1,0 +1,115 @@
+//! Running tests one beside the other, and saying so where they cannot be run.
+
+use std::process::ExitCode;
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+
+use libtest_mimic::{Arguments, Completion, Trial};
+
+use crate::fixture::{self, HOW_TO_RUN, fixture};
+
+/// A test's name and what it needs.
+#[derive(Clone, Copy, Debug)]
+pub struct Test {
+    pub name: &'static str,
+    pub run: fn(),
+    /// Nodes and pods that run without machines: localkube's, or kwok on another cluster.
+    pub needs_nodes: bool,
+    /// Takes minutes.
+    pub long: bool,
+}
+
+/// `tests![drain::this, drain::that]`: functions by their paths, which are their names.
+#[macro_export]
+macro_rules! tests {
+    ($($test:path),* $(,)?) => {
+        vec![$($crate::suite::Test {
+            name: stringify!($test),
+            run: $test,
+            needs_nodes: true,
+            long: false,
+        }),*]
+    };
+}
+
+impl Test {
+    #[must_use]
+    pub fn without_nodes(mut self) -> Self {
+        self.needs_nodes = false;
+        self
+    }
+
+    #[must_use]
+    pub fn long(mut self) -> Self {
+        self.long = true;
+        self
+    }
+}
+
+type Times = Arc<Mutex<Vec<(&'static str, Duration)>>>;
+
+/// Runs the tests, `around` which something is started and stopped again, whatever becomes of them.
+pub fn run<T>(
+    mut args: Arguments,
+    threads: usize,
+    tests: &[Test],
+    start: impl FnOnce() -> Result<T, String>,
+    stop: impl FnOnce(T) -> Result<(), String>,
+) -> ExitCode {
+    args.test_threads.get_or_insert(threads);
+    if args.list || !fixture::is_named() {
+        return not_run(&args, tests);
+    }
+    let times = Times::default();
+    let ready = fixture::set_up().and_then(|()| start());
+    let started = match ready {
+        Ok(started) => started,
+        Err(error) => {
+            eprintln!("error: {error}");
+            return ExitCode::FAILURE;
+        }
+    };
+    let plays_nodes = fixture().plays_nodes();
+    let full = std::env::var_os("HOLDFAST_E2E_FULL").is_some();
+    let trials = tests.iter().map(|test| trial(*test, plays_nodes, full, times.clone())).collect();
+    let conclusion = libtest_mimic::run(&args, trials);
+    print_times(&times);
+    let stopped = stop(started);
+    if let Err(error) = &stopped {
+        eprintln!("error: {error}");
+    }
+    if conclusion.has_failed() || stopped.is_err() { ExitCode::FAILURE } else { ExitCode::SUCCESS }
+}
+
+/// Every test is shown as ignored: one that needs a cluster never passes without.
+fn not_run(args: &Arguments, tests: &[Test]) -> ExitCode {
+    if !args.list {
+        println!("end-to-end tests are not run without a cluster: {HOW_TO_RUN}");
+    }
+    let fail = || Err(format!("no cluster to run on; {HOW_TO_RUN}").into());
+    let trials = tests.iter().map(|test| Trial::test(test.name, fail).with_ignored_flag(true));
+    libtest_mimic::run(args, trials.collect()).exit_code()
+}
+
+fn trial(test: Test, plays_nodes: bool, full: bool, times: Times) -> Trial {
+    let run = move || {
+        if test.needs_nodes && !plays_nodes {
+            let why = "no node that a test creates turns Ready here; run kwok on this cluster";
+            return Ok(Completion::ignored_with(why));
+        }
+        let began = Instant::now();
+        (test.run)();
+        times.lock().expect("not poisoned").push((test.name, began.elapsed()));
+        Ok(Completion::Completed)
+    };
+    Trial::ignorable_test(test.name, run).with_ignored_flag(test.long && !full)
+}
+
+fn print_times(times: &Times) {
+    let mut times = times.lock().expect("not poisoned").clone();
+    times.sort_by_key(|(_, time)| std::cmp::Reverse(*time));
+    println!("seconds  test");
+    for (name, time) in times {
+        println!("{:7.1}  {name}", time.as_secs_f64());
+    }
+}

@@ -1,0 +1,179 @@
+//! Healthy replicas as the API server's pods show them. Never taken from Holdfast's status.
+
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use futures_util::AsyncBufReadExt;
+use serde_json::Value;
+
+use crate::client::{Client, RUNTIME};
+use crate::wait::until;
+
+/// What each replica needs, by the name of its `PodGroup`.
+pub type MinCounts = BTreeMap<String, usize>;
+
+/// Running, Ready, and not on its way out (semantics 5).
+pub fn is_healthy(pod: &Value) -> bool {
+    pod["metadata"]["deletionTimestamp"].is_null()
+        && pod["status"]["phase"] == "Running"
+        && is_condition(pod, "Ready")
+}
+
+pub fn is_condition(object: &Value, kind: &str) -> bool {
+    let conditions = object["status"]["conditions"].as_array();
+    conditions.into_iter().flatten().any(|c| c["type"] == kind && c["status"] == "True")
+}
+
+pub fn healthy_replicas<'a>(
+    pods: impl IntoIterator<Item = &'a Value>,
+    needed: &MinCounts,
+) -> usize {
+    let mut healthy: BTreeMap<&str, usize> = BTreeMap::new();
+    for pod in pods.into_iter().filter(|pod| is_healthy(pod)) {
+        if let Some(group) = pod["spec"]["schedulingGroup"]["podGroupName"].as_str() {
+            *healthy.entry(group).or_default() += 1;
+        }
+    }
+    needed
+        .iter()
+        .filter(|(group, min)| healthy.get(group.as_str()).is_some_and(|n| n >= *min))
+        .count()
+}
+
+/// Follows every change of a namespace's pods on a thread of its own, and keeps the worst moment.
+#[derive(Debug)]
+pub struct Observer {
+    seen: Arc<Mutex<Seen>>,
+    stop: Arc<AtomicBool>,
+    thread: Option<JoinHandle<()>>,
+    client: Client,
+    path: String,
+}
+
+#[derive(Debug)]
+struct Seen {
+    needed: MinCounts,
+    pods: BTreeMap<String, Value>,
+    least: usize,
+    changes: usize,
+    failed: Option<String>,
+}
+
+impl Observer {
+    #[track_caller]
+    pub fn start(client: &Client, namespace: &str, needed: MinCounts) -> Self {
+        let path = format!("/api/v1/namespaces/{namespace}/pods");
+        let list = client.get(&path).ok().body;
+        let version = list["metadata"]["resourceVersion"].as_str().unwrap_or_default().to_owned();
+        let pods = crate::client::items(list).into_iter().map(|pod| (name(&pod), pod)).collect();
+        let mut seen = Seen { needed, pods, least: usize::MAX, changes: 0, failed: None };
+        seen.count();
+        let seen = Arc::new(Mutex::new(seen));
+        let stop = Arc::new(AtomicBool::new(false));
+        let watch = format!("{path}?watch=1&resourceVersion={version}&timeoutSeconds=600");
+        let thread = {
+            let (seen, stop, client) = (seen.clone(), stop.clone(), client.clone());
+            std::thread::spawn(move || {
+                if let Err(error) = RUNTIME.block_on(follow(&client, &watch, &seen, &stop)) {
+                    lock(&seen).failed = Some(error);
+                }
+            })
+        };
+        Self { seen, stop, thread: Some(thread), client: client.clone(), path }
+    }
+
+    /// The fewest healthy replicas at any moment up to now.
+    #[track_caller]
+    pub fn least(&self) -> usize {
+        // What a list shows now, the watch has to have shown too.
+        until("the observer has seen what the API server has", || {
+            let seen = lock(&self.seen);
+            assert!(seen.failed.is_none(), "the observer failed: {:?}", seen.failed);
+            let known = versions(seen.pods.values());
+            drop(seen);
+            let listed = versions(&self.client.list(&self.path));
+            if known == listed { Ok(()) } else { Err(format!("{known:?}\n!= {listed:?}")) }
+        });
+        let seen = lock(&self.seen);
+        assert!(seen.failed.is_none(), "the observer failed: {:?}", seen.failed);
+        seen.least
+    }
+
+    /// From now on only what happens from now on counts.
+    #[track_caller]
+    pub fn forget(&self) {
+        self.least();
+        let mut seen = lock(&self.seen);
+        seen.least = usize::MAX;
+        seen.count();
+    }
+}
+
+impl Drop for Observer {
+    fn drop(&mut self) {
+        self.stop.store(true, Ordering::Relaxed);
+        if let Some(thread) = self.thread.take() {
+            thread.join().ok();
+        }
+    }
+}
+
+impl Seen {
+    fn count(&mut self) {
+        self.least = self.least.min(healthy_replicas(self.pods.values(), &self.needed));
+    }
+
+    fn take(&mut self, line: &str) -> Result<(), String> {
+        let mut event: Value = serde_json::from_str(line).map_err(|e| format!("{e}: {line}"))?;
+        let object = event["object"].take();
+        match event["type"].as_str() {
+            Some("ADDED" | "MODIFIED") => self.pods.insert(name(&object), object),
+            Some("DELETED") => self.pods.remove(&name(&object)),
+            _ => return Err(line.to_owned()),
+        };
+        self.changes += 1;
+        self.count();
+        Ok(())
+    }
+}
+
+async fn follow(
+    client: &Client,
+    path: &str,
+    seen: &Mutex<Seen>,
+    stop: &AtomicBool,
+) -> Result<(), String> {
+    const LOOK_UP: Duration = Duration::from_millis(100);
+    let mut stream = client.stream(path).await?;
+    let mut line = Vec::new();
+    while !stop.load(Ordering::Relaxed) {
+        // A read that is cut off keeps what it has read in `line`.
+        let read = tokio::time::timeout(LOOK_UP, stream.read_until(b'\n', &mut line)).await;
+        match read {
+            Err(_) => {}
+            Ok(Ok(0)) => return Err("the watch ended".to_owned()),
+            Ok(Ok(_)) => {
+                lock(seen).take(&String::from_utf8_lossy(&line))?;
+                line.clear();
+            }
+            Ok(Err(error)) => return Err(error.to_string()),
+        }
+    }
+    Ok(())
+}
+
+fn versions<'a>(pods: impl IntoIterator<Item = &'a Value>) -> BTreeMap<String, String> {
+    let version = |pod: &Value| pod["metadata"]["resourceVersion"].as_str().map(str::to_owned);
+    pods.into_iter().map(|pod| (name(pod), version(pod).unwrap_or_default())).collect()
+}
+
+fn name(object: &Value) -> String {
+    object["metadata"]["name"].as_str().unwrap_or_default().to_owned()
+}
+
+fn lock(seen: &Mutex<Seen>) -> std::sync::MutexGuard<'_, Seen> {
+    seen.lock().expect("nobody panics while holding it")
+}

@@ -1,0 +1,35 @@
+//! Waiting for something to become true, and telling what was seen if it does not.
+
+use std::time::{Duration, Instant};
+
+/// Long enough for a busy machine; what is waited for takes a second at most.
+pub const PATIENCE: Duration = Duration::from_secs(30);
+
+const PAUSE: Duration = Duration::from_millis(50);
+
+/// Asks until there is an answer. `Err` says what was seen instead.
+#[track_caller]
+pub fn until<T>(what: &str, ask: impl FnMut() -> Result<T, String>) -> T {
+    until_within(PATIENCE, what, ask)
+}
+
+#[track_caller]
+pub fn until_within<T>(
+    limit: Duration,
+    what: &str,
+    mut ask: impl FnMut() -> Result<T, String>,
+) -> T {
+    let began = Instant::now();
+    loop {
+        let seen = match ask() {
+            Ok(answer) => return answer,
+            Err(seen) => seen,
+        };
+        assert!(
+            began.elapsed() < limit,
+            "waited {} s for: {what}\nlast seen: {seen}",
+            limit.as_secs()
+        );
+        std::thread::sleep(PAUSE);
+    }
+}

@@ -1,0 +1,326 @@
+//! A test's own part of the cluster: a namespace, nodes, and what is on them.
+
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use serde_json::{Value, json};
+
+use crate::client::Client;
+use crate::drain::Drain;
+use crate::evict::{Eviction, Outcome};
+use crate::fixture::{Fixture, fixture};
+use crate::pod::{FINALIZER, Pod};
+use crate::truth::{self, MinCounts, Observer};
+use crate::wait::{until, until_within};
+
+const BUDGETS: &str = "apis/policy.holdfast.dev/v1";
+const GROUPS: &str = "apis/scheduling.k8s.io/v1beta1";
+
+/// Removed when dropped.
+#[derive(Debug)]
+pub struct World {
+    pub namespace: String,
+    pub admin: Client,
+    pub drainer: Client,
+    nodes: Mutex<Vec<String>>,
+    groups: Mutex<MinCounts>,
+}
+
+impl World {
+    /// An empty namespace. The name only helps to find it in logs.
+    #[track_caller]
+    pub fn new(name: &str) -> Self {
+        static NEXT: AtomicUsize = AtomicUsize::new(0);
+        let fixture = fixture();
+        let n = NEXT.fetch_add(1, Ordering::Relaxed);
+        let namespace = format!("e2e-{name}-{}-{n}", std::process::id());
+        let manifest = json!({"metadata": {"name": namespace}});
+        let _ = fixture.admin.post("/api/v1/namespaces", &manifest).ok();
+        let world = Self {
+            namespace,
+            admin: fixture.admin.clone(),
+            drainer: fixture.drainer.clone(),
+            nodes: Mutex::default(),
+            groups: Mutex::default(),
+        };
+        // Without it pods are refused.
+        until("the namespace has its ServiceAccount", || {
+            let answer = world.admin.get(&world.path("api/v1", "serviceaccounts", "default"));
+            if answer.is_success() { Ok(()) } else { Err(answer.message().to_owned()) }
+        });
+        world
+    }
+
+    /// A node that is Ready.
+    #[track_caller]
+    pub fn node(&self, name: &str) -> String {
+        let name = format!("{}-{name}", self.namespace);
+        let _ = self.admin.post("/api/v1/nodes", &node(&name)).ok();
+        self.nodes.lock().expect("not poisoned").push(name.clone());
+        until("the node is Ready", || {
+            let node = self.admin.get(&format!("/api/v1/nodes/{name}")).ok().body;
+            if truth::is_condition(&node, "Ready") { Ok(()) } else { Err(node.to_string()) }
+        });
+        name
+    }
+
+    /// Whether a node of ours turns Ready on this cluster.
+    pub(crate) fn try_node(fixture: &Fixture) -> bool {
+        let name = format!("e2e-probe-{}", std::process::id());
+        let path = format!("/api/v1/nodes/{name}");
+        if !fixture.admin.post("/api/v1/nodes", &node(&name)).is_success() {
+            return false;
+        }
+        let is_ready = || truth::is_condition(&fixture.admin.get(&path).body, "Ready");
+        let ready = (0..100).any(|_| {
+            std::thread::sleep(std::time::Duration::from_millis(100));
+            is_ready()
+        });
+        fixture.admin.delete(&path);
+        ready
+    }
+
+    /// A gang that needs `min_count` pods.
+    #[track_caller]
+    pub fn group(&self, name: &str, min_count: usize) {
+        self.groups.lock().expect("not poisoned").insert(name.to_owned(), min_count);
+        self.group_with(name, &json!({"gang": {"minCount": min_count}}));
+    }
+
+    #[track_caller]
+    pub fn group_with(&self, name: &str, policy: &Value) {
+        let manifest = json!({
+            "apiVersion": "scheduling.k8s.io/v1beta1",
+            "kind": "PodGroup",
+            "metadata": {"name": name},
+            "spec": {"schedulingPolicy": policy},
+        });
+        let _ = self.admin.post(&self.path(GROUPS, "podgroups", ""), &manifest).ok();
+    }
+
+    #[track_caller]
+    pub fn pod(&self, pod: &Pod) {
+        let _ = self.admin.post(&self.path("api/v1", "pods", ""), &pod.manifest()).ok();
+    }
+
+    /// A group and its pods `<name>-0` and so on, all Ready, spread over the nodes in turn.
+    #[track_caller]
+    pub fn replica(
+        &self,
+        name: &str,
+        pods: usize,
+        min_count: usize,
+        nodes: &[&str],
+    ) -> Vec<String> {
+        self.group(name, min_count);
+        let names: Vec<String> = (0..pods).map(|i| format!("{name}-{i}")).collect();
+        for (name_of_pod, node) in names.iter().zip(nodes.iter().cycle()) {
+            self.pod(&Pod::new(name_of_pod).of(name).on(node));
+        }
+        for pod in &names {
+            self.wait_ready(pod);
+        }
+        names
+    }
+
+    #[track_caller]
+    pub fn wait_ready(&self, pod: &str) {
+        self.wait_pod(pod, "is Ready", truth::is_healthy);
+    }
+
+    #[track_caller]
+    pub fn wait_pod(&self, pod: &str, what: &str, is: impl Fn(&Value) -> bool) {
+        until(&format!("pod {pod} {what}"), || {
+            let object = self.admin.get(&self.path("api/v1", "pods", pod)).body;
+            if is(&object) { Ok(()) } else { Err(object.to_string()) }
+        });
+    }
+
+    #[track_caller]
+    pub fn wait_gone(&self, pod: &str) {
+        self.wait_pod(pod, "is gone", |object| object["code"] == 404);
+    }
+
+    #[track_caller]
+    pub fn annotate(&self, pod: &str, key: &str, value: &str) {
+        let patch = json!({"metadata": {"annotations": {key: value}}});
+        let _ = self.admin.patch(&self.path("api/v1", "pods", pod), &patch).ok();
+    }
+
+    #[track_caller]
+    pub fn delete_pod(&self, pod: &str) {
+        let _ = self.admin.delete(&self.path("api/v1", "pods", pod)).ok();
+    }
+
+    /// A budget over the pods labelled `app: job`, processed.
+    #[track_caller]
+    pub fn budget(&self, name: &str, spec: Value) -> Value {
+        let _ = self.try_budget(name, spec).ok();
+        self.wait_status(name, "is processed", |_| true)
+    }
+
+    /// As the API server answers.
+    #[track_caller]
+    pub fn try_budget(&self, name: &str, mut spec: Value) -> crate::client::Answer {
+        if spec.get("selector").is_none() {
+            spec["selector"] = json!({"matchLabels": {"app": "job"}});
+        }
+        let manifest = json!({
+            "apiVersion": "policy.holdfast.dev/v1",
+            "kind": "PodDisruptionBudget",
+            "metadata": {"name": name},
+            "spec": spec,
+        });
+        self.admin.post(&self.path(BUDGETS, "poddisruptionbudgets", ""), &manifest)
+    }
+
+    /// A merge patch of the spec, not waiting for anything.
+    #[track_caller]
+    pub fn edit_budget(&self, name: &str, spec: &Value) {
+        let path = self.path(BUDGETS, "poddisruptionbudgets", name);
+        let _ = self.admin.patch(&path, &json!({"spec": spec})).ok();
+    }
+
+    #[track_caller]
+    pub fn annotate_budget(&self, name: &str, key: &str, value: &str) {
+        let path = self.path(BUDGETS, "poddisruptionbudgets", name);
+        let patch = json!({"metadata": {"annotations": {key: value}}});
+        let _ = self.admin.patch(&path, &patch).ok();
+    }
+
+    #[track_caller]
+    pub fn status(&self, budget: &str) -> Value {
+        let path = self.path(BUDGETS, "poddisruptionbudgets", budget);
+        self.admin.get(&path).ok().body["status"].take()
+    }
+
+    /// Waits until the status is of the current spec and as wanted.
+    #[track_caller]
+    pub fn wait_status(&self, budget: &str, what: &str, is: impl Fn(&Value) -> bool) -> Value {
+        let path = self.path(BUDGETS, "poddisruptionbudgets", budget);
+        until(&format!("the status of budget {budget} {what}"), || {
+            let mut object = self.admin.get(&path).ok().body;
+            let processed =
+                object["status"]["observedGeneration"] == object["metadata"]["generation"];
+            let status = object["status"].take();
+            if processed && is(&status) { Ok(status) } else { Err(format!("{status:#}")) }
+        })
+    }
+
+    /// As the drainer.
+    #[track_caller]
+    pub fn evict(&self, pod: &str) -> Outcome {
+        self.send(&Eviction::of(pod))
+    }
+
+    #[track_caller]
+    pub fn send(&self, eviction: &Eviction) -> Outcome {
+        eviction.send(&self.drainer, &self.namespace)
+    }
+
+    /// A grant on record, and the pod still there: an eviction in flight.
+    #[track_caller]
+    pub fn evict_in_vain(&self, pod: &str) {
+        self.send(&Eviction::of(pod).that_comes_to_nothing()).assert_came_to_nothing();
+    }
+
+    /// Tries until it is evicted, for what takes effect soon rather than at once.
+    #[track_caller]
+    pub fn evict_soon(&self, pod: &str) {
+        let soon = std::time::Duration::from_secs(5);
+        until_within(soon, &format!("pod {pod} may be evicted"), || {
+            let outcome = self.evict(pod);
+            if outcome.is_evicted() { Ok(()) } else { Err(format!("{outcome:#?}")) }
+        });
+    }
+
+    pub fn drain(&self, node: &str) -> Drain {
+        Drain::start(node, &[])
+    }
+
+    /// Names of the pods that are there and not on their way out.
+    #[track_caller]
+    pub fn pods(&self) -> Vec<String> {
+        let pods = self.admin.list(&self.path("api/v1", "pods", ""));
+        let alive = pods.iter().filter(|pod| pod["metadata"]["deletionTimestamp"].is_null());
+        alive.map(|pod| pod["metadata"]["name"].as_str().unwrap_or_default().to_owned()).collect()
+    }
+
+    /// Counted from the pods.
+    #[track_caller]
+    pub fn healthy_replicas(&self) -> usize {
+        let pods = self.admin.list(&self.path("api/v1", "pods", ""));
+        truth::healthy_replicas(&pods, &self.groups.lock().expect("not poisoned"))
+    }
+
+    #[track_caller]
+    pub fn observe(&self) -> Observer {
+        let groups = self.groups.lock().expect("not poisoned").clone();
+        Observer::start(&self.admin, &self.namespace, groups)
+    }
+
+    pub fn path(&self, api: &str, plural: &str, name: &str) -> String {
+        let path = format!("/{api}/namespaces/{}/{plural}", self.namespace);
+        if name.is_empty() { path } else { format!("{path}/{name}") }
+    }
+
+    /// Lets a pod go that [`Pod::held_when_deleted`] held.
+    #[track_caller]
+    pub fn release(&self, pod: &str) {
+        let patch = json!({"metadata": {"finalizers": null}});
+        self.admin.patch(&self.path("api/v1", "pods", pod), &patch);
+    }
+
+    fn clean_up(&self) {
+        let held = |pod: &Value| {
+            let finalizers = pod["metadata"]["finalizers"].as_array();
+            finalizers.is_some_and(|all| all.iter().any(|finalizer| finalizer == FINALIZER))
+        };
+        for pod in self.admin.list(&self.path("api/v1", "pods", "")).iter().filter(|p| held(p)) {
+            self.release(pod["metadata"]["name"].as_str().unwrap_or_default());
+        }
+        self.admin.delete(&format!("/api/v1/namespaces/{}", self.namespace));
+        for node in self.nodes.lock().expect("not poisoned").iter() {
+            self.admin.delete(&format!("/api/v1/nodes/{node}"));
+        }
+    }
+}
+
+impl Drop for World {
+    fn drop(&mut self) {
+        // A second panic while a failed test unwinds would end the process and its cleaning up.
+        let cleaned = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| self.clean_up()));
+        if cleaned.is_err() {
+            eprintln!("namespace {} and its nodes may be left behind", self.namespace);
+        }
+    }
+}
+
+/// The condition of this type: status and reason.
+pub fn condition(status: &Value, kind: &str) -> Option<(String, String)> {
+    let conditions = status["conditions"].as_array()?;
+    let found = conditions.iter().find(|condition| condition["type"] == kind)?;
+    let text = |key: &str| found[key].as_str().unwrap_or_default().to_owned();
+    Some((text("status"), text("reason")))
+}
+
+pub fn is_condition(status: &Value, kind: &str, value: &str, reason: &str) -> bool {
+    condition(status, kind) == Some((value.to_owned(), reason.to_owned()))
+}
+
+/// The grants on record, as pod and cost.
+pub fn grants(status: &Value) -> Vec<(String, i64)> {
+    let grants = status["grants"].as_array().cloned().unwrap_or_default();
+    let entry = |grant: &Value| {
+        (grant["pod"].as_str().unwrap_or_default().to_owned(), grant["cost"].as_i64().unwrap_or(0))
+    };
+    grants.iter().map(entry).collect()
+}
+
+fn node(name: &str) -> Value {
+    json!({
+        "apiVersion": "v1",
+        "kind": "Node",
+        "metadata": {"name": name, "labels": {"kubernetes.io/hostname": name}},
+    })
+}

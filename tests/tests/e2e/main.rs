@@ -1,0 +1,76 @@
+//! Evictions decided by one Holdfast on one cluster. Every test has a namespace and nodes of its own,
+//! and all run at the same time.
+
+mod conditions;
+mod drain;
+mod input;
+mod replicas;
+mod requests;
+mod scope;
+mod storm;
+
+use std::process::ExitCode;
+use std::sync::{Arc, Mutex};
+
+use holdfast_e2e::server::{self, Server};
+use holdfast_e2e::suite::{self, Test};
+use holdfast_e2e::tests;
+use libtest_mimic::Arguments;
+
+/// Tests wait most of the time.
+const THREADS: usize = 12;
+
+/// Shared by all tests, which only ask it.
+static SERVER: Mutex<Option<Arc<Server>>> = Mutex::new(None);
+
+fn server() -> Arc<Server> {
+    SERVER.lock().expect("not poisoned").clone().expect("it was started before the tests")
+}
+
+fn main() -> ExitCode {
+    // The long ones first, so that none of them is left alone at the end.
+    let mut tests = tests![
+        drain::a_second_replica_is_held_back_until_the_budget_gives_way,
+        drain::a_drain_finishes_the_replica_it_broke_at_no_further_cost,
+        drain::a_server_side_dry_run_spends_nothing,
+        storm::eighty_evictions_at_once_break_one_replica_of_ten,
+        storm::two_budgets_on_every_pod_hold_and_agree_in_a_storm,
+        replicas::surplus_pods_are_free_and_the_third_eviction_costs_one,
+        replicas::a_free_eviction_in_flight_lets_no_second_replica_go,
+        replicas::a_pod_under_two_budgets_needs_both,
+        replicas::a_broken_replica_may_move_but_no_other_may_break,
+        scope::without_a_scope_and_with_scope_pod_single_pods_are_counted,
+        scope::switching_the_scope_of_a_live_budget_takes_effect_at_once,
+        conditions::a_pod_that_names_no_replica_is_not_evicted,
+        conditions::creating_the_missing_pod_group_is_all_it_takes,
+        conditions::a_group_without_a_minimum_is_not_evicted,
+        requests::evictions_of_both_versions_are_decided,
+        requests::a_dry_run_is_answered_and_not_recorded,
+        requests::pending_and_ended_pods_pass,
+        requests::a_repeated_eviction_costs_nothing_more,
+        requests::a_built_in_budget_without_room_refuses_first,
+        requests::an_eviction_of_an_earlier_pod_of_that_name_is_not_charged,
+    ];
+    let of_the_api = tests![input::each_rule_of_the_schema_names_its_field];
+    tests.extend(of_the_api.into_iter().map(Test::without_nodes));
+    let long = tests![requests::a_grant_that_came_to_nothing_expires];
+    tests.extend(long.into_iter().map(Test::long));
+    suite::run(Arguments::from_args(), THREADS, &tests, start, stop)
+}
+
+fn start() -> Result<Arc<Server>, String> {
+    let server = Arc::new(Server::start("e2e")?);
+    *SERVER.lock().expect("not poisoned") = Some(server.clone());
+    Ok(server)
+}
+
+/// In this order: nothing on the cluster shall wait for a webhook that is not there.
+fn stop(mut server: Arc<Server>) -> Result<(), String> {
+    *SERVER.lock().expect("not poisoned") = None;
+    let uninstalled = server::uninstall();
+    let server = Arc::get_mut(&mut server).ok_or("a test still uses the server")?;
+    server.terminate();
+    let status = server.wait();
+    uninstalled?;
+    if status.success() { Ok(()) } else { Err(format!("holdfast serve: {status}")) }
+}

@@ -1,0 +1,98 @@
+//! What `serve --install` puts on a cluster, and what `uninstall` leaves of it.
+
+use std::collections::BTreeSet;
+
+use holdfast_e2e::fixture::fixture;
+use holdfast_e2e::server::{self, Server};
+use holdfast_e2e::wait::until;
+use serde_json::{Value, json};
+
+pub fn what_was_installed_can_be_removed_without_a_trace() {
+    let before = everything();
+    let mut server = Server::start("install").expect("it starts");
+    let with = everything();
+    for object in [
+        "customresourcedefinitions/poddisruptionbudgets.policy.holdfast.dev",
+        "clusterroles/holdfast",
+        "clusterrolebindings/holdfast",
+        "prioritylevelconfigurations/holdfast",
+        "flowschemas/holdfast",
+        "validatingwebhookconfigurations/holdfast",
+    ] {
+        assert!(with.iter().any(|found| found.ends_with(object)), "{object} was not installed");
+    }
+    // A second start finds everything in place; a budget goes with its kind.
+    server.terminate();
+    assert_eq!(server.wait().code(), Some(0));
+    let mut server = Server::start("install-again").expect("it starts again");
+    let path = "/apis/policy.holdfast.dev/v1/namespaces/default/poddisruptionbudgets";
+    let budget = json!({
+        "apiVersion": "policy.holdfast.dev/v1",
+        "kind": "PodDisruptionBudget",
+        "metadata": {"name": "e2e-left"},
+        "spec": {"minAvailable": 1, "selector": {}},
+    });
+    let _ = fixture().admin.post(path, &budget).ok();
+    until("the budget is processed", || {
+        let body = fixture().admin.get(&format!("{path}/e2e-left")).ok().body;
+        if body["status"].is_object() { Ok(()) } else { Err(body.to_string()) }
+    });
+    server.terminate();
+    assert_eq!(server.wait().code(), Some(0));
+
+    let told = server::uninstall().expect("it can be uninstalled");
+    assert!(told.contains("removed validatingwebhookconfiguration/holdfast"), "{told}");
+    assert!(told.contains("with 1 budget"), "{told}");
+    // The API server takes a moment to stop serving a kind.
+    until("nothing of ours is left", || {
+        let left: Vec<String> = everything().difference(&before).cloned().collect();
+        if left.is_empty() { Ok(()) } else { Err(left.join("\n")) }
+    });
+    // Safe to repeat.
+    let told = server::uninstall().expect("it can be uninstalled again");
+    assert!(!told.contains("removed"), "{told}");
+}
+
+/// Every object that the API server can list, as `group/version/[namespace/]plural/name`. Not what
+/// comes and goes by itself.
+fn everything() -> BTreeSet<String> {
+    const FLEETING: [&str; 2] = ["events", "leases"];
+    let admin = &fixture().admin;
+    let groups = admin.get("/apis").ok().body["groups"].as_array().cloned().unwrap_or_default();
+    let preferred =
+        groups.iter().filter_map(|group| group["preferredVersion"]["groupVersion"].as_str());
+    let mut apis: Vec<String> = preferred.map(|version| format!("/apis/{version}")).collect();
+    apis.push("/api/v1".to_owned());
+    let mut all = BTreeSet::new();
+    for api in apis {
+        // A group may vanish between the two requests.
+        let resources = admin.get(&api).body["resources"].as_array().cloned().unwrap_or_default();
+        for resource in resources {
+            let name = resource["name"].as_str().unwrap_or_default();
+            let can_list = resource["verbs"].as_array().is_some_and(|v| v.contains(&"list".into()));
+            if !can_list || name.contains('/') || FLEETING.contains(&name) {
+                continue;
+            }
+            let items = admin.get(&format!("{api}/{name}")).body["items"].take();
+            for item in items.as_array().into_iter().flatten() {
+                all.insert(format!(
+                    "{api}/{}{name}/{}",
+                    namespace(item),
+                    text(&item["metadata"]["name"])
+                ));
+            }
+        }
+    }
+    all
+}
+
+fn namespace(object: &Value) -> String {
+    match text(&object["metadata"]["namespace"]) {
+        "" => String::new(),
+        namespace => format!("{namespace}/"),
+    }
+}
+
+fn text(value: &Value) -> &str {
+    value.as_str().unwrap_or_default()
+}

@@ -1,0 +1,195 @@
+//! `cargo xtask test`: everything that has to hold before a change goes in, on a cold clone too.
+//!
+//! ```text
+//! fmt  clippy  unit        each for itself
+//! build -> localkube -> e2e -> outage -> down        the first that fails ends the row, but for down
+//! ```
+
+mod interrupt;
+mod run;
+mod summary;
+
+use std::{
+    env,
+    ffi::OsString,
+    fs,
+    path::{Path, PathBuf},
+};
+
+use anyhow::{Context as _, Result, bail};
+use clap::ValueEnum;
+
+use crate::localkube::{self, Localkube};
+use interrupt::Interrupt;
+use run::cargo;
+use summary::{Counts, Summary};
+
+#[derive(clap::Args)]
+pub struct Args {
+    /// Also what takes long: many more random cases, and tests that wait for minutes
+    #[arg(long)]
+    full: bool,
+    /// Run the end-to-end tests on this cluster instead of one of their own. It must reach
+    /// 127.0.0.1 of this machine, and run kwok for the tests that need nodes
+    #[arg(long, value_name = "FILE")]
+    kubeconfig: Option<PathBuf>,
+    /// Run only these stages
+    #[arg(long, value_enum, value_name = "STAGE", value_delimiter = ',')]
+    only: Vec<Stage>,
+    /// Run only the end-to-end tests whose names contain this
+    #[arg(value_name = "FILTER")]
+    filter: Option<String>,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum Stage {
+    Fmt,
+    Clippy,
+    Unit,
+    E2e,
+}
+
+/// Runs the stages and prints what became of them: whether all passed.
+pub fn run(args: &Args) -> Result<bool> {
+    let mut test = Test { args, summary: Summary::new(), interrupt: Interrupt::catch()? };
+    let outcome = test.stages();
+    test.summary.print();
+    outcome?;
+    if test.interrupt.came() {
+        bail!("interrupted");
+    }
+    Ok(!test.summary.failed())
+}
+
+struct Test<'a> {
+    args: &'a Args,
+    summary: Summary,
+    interrupt: Interrupt,
+}
+
+impl Test<'_> {
+    fn stages(&mut self) -> Result<()> {
+        if self.wants(Stage::Fmt) {
+            self.cargo("fmt", &["fmt", "--all", "--check"], &[]);
+        }
+        if self.wants(Stage::Clippy) {
+            let clippy = ["clippy", "--workspace", "--all-targets", "--", "--deny", "warnings"];
+            self.cargo("clippy", &clippy, &[]);
+        }
+        if self.wants(Stage::Unit) {
+            let cases = self.args.full.then(|| ("PROPTEST_CASES", OsString::from("20000")));
+            let unit = ["test", "--workspace", "--exclude", "holdfast-e2e", "--no-fail-fast"];
+            self.cargo("unit", &unit, cases.as_slice());
+        }
+        if self.wants(Stage::E2e) && self.build() {
+            self.end_to_end()?;
+        }
+        Ok(())
+    }
+
+    fn build(&mut self) -> bool {
+        // Always of the whole workspace: a choice of packages is a choice of their dependencies'
+        // features, and these would be compiled anew.
+        let program = ["build", "--workspace", "--bin", "holdfast"];
+        let tests = ["test", "--workspace", "--test", "e2e", "--test", "outage", "--no-run"];
+        self.cargo("build", &program, &[]) && self.cargo("build tests", &tests, &[])
+    }
+
+    fn end_to_end(&mut self) -> Result<()> {
+        let mut environment = vec![("HOLDFAST_BIN", holdfast()?.into_os_string())];
+        if self.args.full {
+            environment.push(("HOLDFAST_E2E_FULL", "1".into()));
+        }
+        if let Some(kubeconfig) = &self.args.kubeconfig {
+            let kubeconfig = fs::canonicalize(kubeconfig)
+                .with_context(|| format!("find {}", kubeconfig.display()))?;
+            environment.push(("HOLDFAST_E2E_KUBECONFIG", kubeconfig.into_os_string()));
+            self.tests(&environment);
+            return Ok(());
+        }
+        let dir = localkube::workspace().join("target/localkube-test");
+        let _lock = lock(&dir)?;
+        let started = self.summary.time("localkube", || {
+            clear(&dir)?;
+            let (localkube, _) = Localkube::up(&dir)?;
+            localkube.env()
+        });
+        if let Some(variables) = started {
+            environment.extend(variables.into_iter().map(|(name, value)| (name, value.into())));
+            if !self.tests(&environment) {
+                keep_logs(&dir);
+            }
+        }
+        self.summary.time("down", || clear(&dir));
+        Ok(())
+    }
+
+    /// Two programs, because what the second does to Holdfast would disturb the first.
+    fn tests(&mut self, environment: &[(&'static str, OsString)]) -> bool {
+        ["e2e", "outage"].into_iter().all(|name| {
+            let mut command = vec!["test", "--workspace", "--test", name];
+            if let Some(filter) = &self.args.filter {
+                command.extend(["--", filter]);
+            }
+            self.cargo(name, &command, environment)
+        })
+    }
+
+    fn wants(&self, stage: Stage) -> bool {
+        self.args.only.is_empty() || self.args.only.contains(&stage)
+    }
+
+    fn cargo(
+        &mut self,
+        stage: &'static str,
+        args: &[&str],
+        environment: &[(&'static str, OsString)],
+    ) -> bool {
+        let (interrupt, mut counts) = (&self.interrupt, Counts::default());
+        let passed = self.summary.time(stage, || cargo(args, environment, interrupt, &mut counts));
+        self.summary.count(counts);
+        passed.is_some()
+    }
+}
+
+/// Beside this very program, where cargo has just built it.
+fn holdfast() -> Result<PathBuf> {
+    let own = env::current_exe().context("find the directory of programs")?;
+    Ok(own.with_file_name("holdfast"))
+}
+
+/// One run at a time in a checkout: the next would take away the control plane of this one.
+fn lock(dir: &Path) -> Result<fs::File> {
+    let path = dir.with_extension("lock");
+    if let Some(parent) = path.parent() {
+        fs::create_dir_all(parent).with_context(|| format!("create {}", parent.display()))?;
+    }
+    let lock = fs::File::create(&path).with_context(|| format!("create {}", path.display()))?;
+    if lock.try_lock().is_err() {
+        eprintln!("wait for another `cargo xtask test` of this checkout to end");
+        lock.lock().with_context(|| format!("lock {}", path.display()))?;
+    }
+    Ok(lock)
+}
+
+/// Stops and removes the control plane, be it of this run or left by one that crashed.
+fn clear(dir: &Path) -> Result<()> {
+    if dir.join("state.json").exists() {
+        return Localkube::down(dir);
+    }
+    // Whoever made it got no further than to write files: no process is on record.
+    if dir.exists() {
+        fs::remove_dir_all(dir).with_context(|| format!("remove {}", dir.display()))?;
+    }
+    Ok(())
+}
+
+/// They go with the control plane, and somebody will want to read them.
+fn keep_logs(dir: &Path) {
+    let kept = dir.with_file_name("localkube-test-logs");
+    let _ = fs::remove_dir_all(&kept);
+    match fs::rename(dir.join("logs"), &kept) {
+        Ok(()) => eprintln!("the logs of the failed run are in {}", kept.display()),
+        Err(error) => eprintln!("cannot keep the logs: {error}"),
+    }
+}

@@ -1,0 +1,27 @@
+//! Ctrl-C and the like: what was started is to be stopped before we go.
+
+use std::sync::{
+    Arc,
+    atomic::{AtomicBool, Ordering},
+};
+
+use anyhow::{Context as _, Result};
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+
+#[derive(Clone)]
+pub struct Interrupt(Arc<AtomicBool>);
+
+impl Interrupt {
+    /// From now on these signals only leave a note.
+    pub fn catch() -> Result<Self> {
+        let came = Arc::new(AtomicBool::new(false));
+        for signal in [SIGINT, SIGTERM, SIGHUP] {
+            signal_hook::flag::register(signal, came.clone()).context("catch signals")?;
+        }
+        Ok(Self(came))
+    }
+
+    pub fn came(&self) -> bool {
+        self.0.load(Ordering::Relaxed)
+    }
+}

@@ -1,0 +1,87 @@
+//! Cargo as a child that does not outlive us, nor what it starts.
+
+use std::{
+    env,
+    ffi::OsString,
+    io::{BufRead as _, BufReader, Read},
+    os::unix::process::CommandExt as _,
+    process::{Child, Command, Stdio},
+    thread,
+    time::{Duration, Instant},
+};
+
+use anyhow::{Context as _, Result, bail};
+use rustix::process::{Pid, Signal, kill_process_group};
+
+use super::{interrupt::Interrupt, summary::Counts};
+use crate::localkube::workspace;
+
+/// For programs that clean up after themselves when told to end.
+const GRACE: Duration = Duration::from_secs(15);
+
+/// Runs cargo, shows what it prints, and adds up the tests that it reports.
+pub fn cargo(
+    args: &[&str],
+    environment: &[(&'static str, OsString)],
+    interrupt: &Interrupt,
+    counts: &mut Counts,
+) -> Result<()> {
+    if interrupt.came() {
+        bail!("interrupted");
+    }
+    let cargo = env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
+    let mut child = Command::new(cargo)
+        .args(args)
+        .envs(environment.iter().map(|(name, value)| (name, value)))
+        .current_dir(workspace())
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        // A group of its own: so we can end it as a whole, and Ctrl-C reaches us first.
+        .process_group(0)
+        .spawn()
+        .context("start cargo")?;
+    let stdout = child.stdout.take().context("its output is piped")?;
+    let group = i32::try_from(child.id()).ok().and_then(Pid::from_raw).context("it has a pid")?;
+    let shown = thread::spawn(move || show(stdout));
+    let status = wait(&mut child, group, interrupt);
+    // What it started and did not end, if it was killed, say. Mostly there is nothing.
+    kill_process_group(group, Signal::TERM).ok();
+    *counts = shown.join().unwrap_or_default();
+    let status = status?;
+    if interrupt.came() {
+        bail!("interrupted");
+    }
+    if !status.success() {
+        bail!("`cargo {}`: {status}", args.join(" "));
+    }
+    Ok(())
+}
+
+fn wait(child: &mut Child, group: Pid, interrupt: &Interrupt) -> Result<std::process::ExitStatus> {
+    let mut told: Option<Instant> = None;
+    loop {
+        if let Some(status) = child.try_wait().context("wait for cargo")? {
+            return Ok(status);
+        }
+        match told {
+            None if interrupt.came() => {
+                kill_process_group(group, Signal::TERM).ok();
+                told = Some(Instant::now());
+            }
+            Some(at) if at.elapsed() > GRACE => {
+                kill_process_group(group, Signal::KILL).ok();
+            }
+            _ => {}
+        }
+        thread::sleep(Duration::from_millis(50));
+    }
+}
+
+fn show(output: impl Read) -> Counts {
+    let mut counts = Counts::default();
+    for line in BufReader::new(output).lines().map_while(Result::ok) {
+        println!("{line}");
+        counts.read(&line);
+    }
+    counts
+}
