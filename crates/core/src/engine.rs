@@ -3,9 +3,12 @@
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 
-use crate::io::{Change, Command, Input, Kind};
-use crate::model::{BudgetKey, BudgetStatus, GroupApi, GroupKind, ObjectKey, Owner, Timestamp};
+use crate::io::{Change, Command, Input, Kind, SnapshotOutcome};
+use crate::model::{
+    BudgetKey, BudgetStatus, GroupApi, GroupKind, ObjectKey, Owner, ResourceVersion, Timestamp,
+};
 use crate::namespace::{Context, Namespace, Reads};
+use crate::progress::Progress;
 use crate::timer::Timers;
 
 /// What a deployment chooses.
@@ -62,6 +65,9 @@ pub struct Engine {
     unsynced: BTreeSet<Kind>,
     /// Lists under way, and what they have held so far.
     lists: BTreeMap<Kind, BTreeSet<ObjectKey>>,
+    /// How far each kind's watch has come.
+    progress: Progress,
+    leads: bool,
     timers: Timers,
     reads: Reads,
     commands: VecDeque<Command>,
@@ -71,6 +77,8 @@ impl Engine {
     pub fn new(config: Config) -> Self {
         Self {
             unsynced: config.kinds.clone(),
+            progress: Progress::new(&config.kinds),
+            leads: true,
             config,
             now: Timestamp::default(),
             namespaces: BTreeMap::new(),
@@ -116,26 +124,43 @@ impl Engine {
     }
 
     fn dispatch(&mut self, now: Timestamp, input: Input) {
+        if let Some((kind, key, version)) = input.subject() {
+            match self.lists.get_mut(&kind) {
+                // In no order of versions: it shows how far it is when it ends.
+                Some(list) => {
+                    list.insert(key.clone());
+                }
+                None => self.progress.reach(&kind, version),
+            }
+            let superseded = self
+                .namespaces
+                .get(key.namespace.as_str())
+                .is_some_and(|ns| ns.is_superseded(&kind, version));
+            if superseded {
+                return;
+            }
+        }
+        self.take_in(now, input);
+    }
+
+    fn take_in(&mut self, now: Timestamp, input: Input) {
         match input {
             Input::Pod(change) => {
                 let key = change.object().key.clone();
-                self.listed(&Kind::Pod, &change, &key);
                 self.within_key(now, &key, |ns, cx| match change {
                     Change::Applied(pod) => ns.apply_pod(cx, pod),
                     Change::Deleted(pod) => ns.delete_pod(cx, &pod),
                 });
             }
             Input::Budget(change) => {
-                let key = change.object().key.clone();
-                self.listed(&Kind::Budget, &change, &key.object);
-                self.within_key(now, &key.object, |ns, cx| match change {
+                let key = change.object().key.object.clone();
+                self.within_key(now, &key, |ns, cx| match change {
                     Change::Applied(budget) => ns.apply_budget(cx, budget),
                     Change::Deleted(budget) => ns.delete_budget_of(cx, &budget.key, &budget.uid),
                 });
             }
             Input::BuiltinBudget(change) => {
                 let key = change.object().key.clone();
-                self.listed(&Kind::BuiltinBudget, &change, &key);
                 self.within_key(now, &key, |ns, _| match change {
                     Change::Applied(budget) => ns.apply_builtin(budget),
                     Change::Deleted(budget) => ns.delete_builtin(&budget.key.name),
@@ -143,35 +168,47 @@ impl Engine {
             }
             Input::PodGroup(change) => {
                 let key = change.object().key.clone();
-                self.listed(&Kind::PodGroup(change.object().api), &change, &key);
                 self.within_key(now, &key, |ns, cx| match change {
                     Change::Applied(group) => ns.apply_group(cx, group),
-                    Change::Deleted(group) => ns.delete_group(cx, group.api, &group.key.name),
+                    Change::Deleted(g) => ns.delete_group(cx, g.api, &g.key.name, &g.version),
                 });
             }
             Input::Workload(change) => {
                 let key = change.object().key.clone();
-                self.listed(&Kind::Workload(change.object().api), &change, &key);
                 self.within_key(now, &key, |ns, cx| match change {
                     Change::Applied(workload) => ns.apply_workload(cx, workload),
-                    Change::Deleted(w) => ns.delete_workload(cx, w.api, &w.key.name),
+                    Change::Deleted(w) => ns.delete_workload(cx, w.api, &w.key.name, &w.version),
                 });
             }
             Input::Owner(change) => {
                 let key = change.object().key.clone();
-                self.listed(&Kind::Owner(change.object().group_kind.clone()), &change, &key);
                 self.within_key(now, &key, |ns, cx| match change {
                     Change::Applied(owner) => ns.apply_owner(cx, owner),
-                    Change::Deleted(o) => ns.delete_owner(cx, &o.group_kind, &o.key.name),
+                    Change::Deleted(o) => {
+                        ns.delete_owner(cx, &o.group_kind, &o.key.name, &o.version);
+                    }
                 });
             }
             Input::ListBegan(kind) => {
                 self.lists.insert(kind, BTreeSet::new());
             }
-            Input::ListEnded(kind) => self.list_ended(now, &kind),
+            Input::ListEnded(kind, version) => {
+                self.progress.reach(&kind, &version);
+                self.list_ended(now, &kind, Some(&version));
+            }
             Input::NotServed(kind) => {
                 self.lists.insert(kind.clone(), BTreeSet::new());
-                self.list_ended(now, &kind);
+                self.list_ended(now, &kind, None);
+            }
+            Input::Snapshot { kind, namespace, outcome } => {
+                self.snapshot(now, &kind, namespace, outcome);
+            }
+            Input::Lead(leads) => {
+                let began = leads && !self.leads;
+                self.leads = leads;
+                if began {
+                    self.everywhere(now, Namespace::touch_all);
+                }
             }
             Input::Lost(kind) => {
                 self.unsynced.insert(kind);
@@ -208,21 +245,48 @@ impl Engine {
         }
     }
 
-    fn listed<T>(&mut self, kind: &Kind, change: &Change<T>, key: &ObjectKey) {
-        if let (Change::Applied(_), Some(list)) = (change, self.lists.get_mut(kind)) {
-            list.insert(key.clone());
+    /// Whatever the list did not hold is gone.
+    fn list_ended(&mut self, now: Timestamp, kind: &Kind, version: Option<&ResourceVersion>) {
+        let Some(list) = self.lists.remove(kind) else { return };
+        self.everywhere(now, |ns, cx| ns.retain(cx, kind, version, &list));
+        self.unsynced.remove(kind);
+    }
+
+    /// One namespace of one kind, as of a version that the watch has not reached yet.
+    fn snapshot(
+        &mut self,
+        now: Timestamp,
+        kind: &Kind,
+        namespace: String,
+        outcome: SnapshotOutcome,
+    ) {
+        let key = ObjectKey::new(namespace, "");
+        match outcome {
+            SnapshotOutcome::Failed(why) => {
+                self.within_key(now, &key, |ns, cx| ns.snapshot_failed(cx, kind, &why));
+            }
+            SnapshotOutcome::Listed { version, objects } => {
+                let mut held = BTreeSet::new();
+                for object in objects {
+                    if let Some((_, key, _)) = object.subject() {
+                        held.insert(key.clone());
+                    }
+                    // Ahead of the watch, whose progress this is not.
+                    self.take_in(now, object);
+                }
+                self.within_key(now, &key, |ns, cx| {
+                    ns.retain(cx, kind, Some(&version), &held);
+                    ns.caught_up(cx, kind, version);
+                });
+            }
         }
     }
 
-    /// Whatever the list did not hold is gone.
-    fn list_ended(&mut self, now: Timestamp, kind: &Kind) {
-        let Some(list) = self.lists.remove(kind) else { return };
-        let namespaces: Vec<Arc<str>> = self.namespaces.keys().cloned().collect();
-        for name in namespaces {
-            let held = |object: &str| list.contains(&ObjectKey::new(&*name, object));
-            self.within(now, &name, |ns, cx| ns.retain(cx, kind, held));
+    fn everywhere(&mut self, now: Timestamp, mut f: impl FnMut(&mut Namespace, &mut Context<'_>)) {
+        let names: Vec<Arc<str>> = self.namespaces.keys().cloned().collect();
+        for name in names {
+            self.within(now, &name, &mut f);
         }
-        self.unsynced.remove(kind);
     }
 
     fn within_key(
@@ -249,6 +313,8 @@ impl Engine {
             now,
             config: &self.config,
             unsynced,
+            progress: &self.progress,
+            leads: self.leads,
             commands: &mut self.commands,
             timers: &mut self.timers,
             reads: &mut self.reads,

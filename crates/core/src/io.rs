@@ -19,9 +19,17 @@ pub enum Input {
     Owner(Change<Owner>),
     /// A complete list of this kind begins. The objects follow as `Applied`.
     ListBegan(Kind),
-    /// The list is complete: objects of the kind that it did not hold are gone, and the kind is
-    /// synced from now on.
-    ListEnded(Kind),
+    /// The list, as of this version, is complete: objects of the kind that it did not hold are gone,
+    /// and the kind is synced from now on.
+    ListEnded(Kind, ResourceVersion),
+    /// Answer to [`Command::ListNamespace`].
+    Snapshot {
+        kind: Kind,
+        namespace: String,
+        outcome: SnapshotOutcome,
+    },
+    /// Whether this instance does the housekeeping, from now on. It does until told otherwise.
+    Lead(bool),
     /// The API server does not serve this kind. That is a normal state: synced, and empty.
     NotServed(Kind),
     /// The API server has ceased to serve a kind that nothing can be decided without. Everything is
@@ -54,6 +62,38 @@ pub enum Input {
     },
     /// Time has passed.
     Tick,
+}
+
+impl Input {
+    /// The namespace of the object that this input is about, if it is about one.
+    pub fn namespace(&self) -> Option<&str> {
+        self.subject().map(|(_, key, _)| key.namespace.as_str())
+    }
+
+    pub(crate) fn subject(&self) -> Option<(Kind, &ObjectKey, &ResourceVersion)> {
+        Some(match self {
+            Self::Pod(change) => (Kind::Pod, &change.object().key, &change.object().version),
+            Self::Budget(change) => {
+                (Kind::Budget, &change.object().key.object, &change.object().version)
+            }
+            Self::BuiltinBudget(change) => {
+                (Kind::BuiltinBudget, &change.object().key, &change.object().version)
+            }
+            Self::PodGroup(change) => {
+                let group = change.object();
+                (Kind::PodGroup(group.api), &group.key, &group.version)
+            }
+            Self::Workload(change) => {
+                let workload = change.object();
+                (Kind::Workload(workload.api), &workload.key, &workload.version)
+            }
+            Self::Owner(change) => {
+                let owner = change.object();
+                (Kind::Owner(owner.group_kind.clone()), &owner.key, &owner.version)
+            }
+            _ => return None,
+        })
+    }
 }
 
 /// A watch event.
@@ -136,6 +176,14 @@ pub enum WriteOutcome {
     Unknown(String),
 }
 
+#[derive(Clone, Debug)]
+pub enum SnapshotOutcome {
+    /// All objects of the kind in the namespace as of this version, as `Applied` inputs.
+    Listed { version: ResourceVersion, objects: Vec<Input> },
+    /// Nobody knows; the engine asks again when it needs to.
+    Failed(String),
+}
+
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ScaleOutcome {
     Found {
@@ -170,6 +218,9 @@ pub enum Command {
     ReadPod { token: u64, pod: ObjectKey },
     /// Read the `/scale` subresource. Answer with [`Input::ScaleRead`].
     ReadScale { namespace: String, owner: ControllerRef },
+    /// List the kind in one namespace, by a consistent read, because another instance has seen more
+    /// of it than we have. Answer with [`Input::Snapshot`].
+    ListNamespace { kind: Kind, namespace: String },
     /// Set the pod's stale condition `DisruptionTarget` to False (k/k `stale_pod_disruption`).
     ClearDisruptionTarget { pod: ObjectKey, uid: String },
     /// Publish a Kubernetes Event.

@@ -12,12 +12,14 @@
 #![forbid(unsafe_code)]
 
 pub mod io;
+pub mod lease;
 pub mod model;
 pub mod verdict;
 
 mod engine;
 mod intern;
 mod namespace;
+mod progress;
 mod replica;
 mod selector;
 mod tally;

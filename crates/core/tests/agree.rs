@@ -76,7 +76,8 @@ fn relist(harness: &mut Harness, kind: u8) {
     for input in harness.world.list(&kind) {
         harness.feed(input);
     }
-    harness.feed(Input::ListEnded(kind));
+    let version = harness.world.next_version();
+    harness.feed(Input::ListEnded(kind, version));
 }
 
 fn run(harness: &mut Harness, op: &Op) {

@@ -28,9 +28,13 @@ impl Resource {
         format!("{}/{}", group_version_path(&self.group, &self.version), self.plural)
     }
 
-    pub fn object_path(&self, namespace: &str, name: &str) -> String {
+    pub fn namespace_path(&self, namespace: &str) -> String {
         let root = group_version_path(&self.group, &self.version);
-        format!("{root}/namespaces/{namespace}/{}/{name}", self.plural)
+        format!("{root}/namespaces/{namespace}/{}", self.plural)
+    }
+
+    pub fn object_path(&self, namespace: &str, name: &str) -> String {
+        format!("{}/{name}", self.namespace_path(namespace))
     }
 
     /// As upstream writes it in messages: `daemonsets.apps`, `replicationcontrollers`.

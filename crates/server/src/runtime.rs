@@ -14,7 +14,7 @@ use crate::api_client::ApiClient;
 use crate::clock::Clock;
 use crate::effect::event::Events;
 use crate::effect::scale::ScaleReader;
-use crate::effect::{pod, status};
+use crate::effect::{list, pod, status};
 use crate::error::Error;
 use crate::metrics::Metrics;
 
@@ -128,7 +128,7 @@ impl Runtime {
     }
 
     fn take(&mut self, input: Input) {
-        let may_sync = matches!(input, Input::ListEnded(_) | Input::NotServed(_) | Input::Lost(_));
+        let may_sync = matches!(input, Input::ListEnded(..) | Input::NotServed(_) | Input::Lost(_));
         self.handle(input);
         if may_sync {
             let unsynced = names(self.engine.unsynced());
@@ -165,6 +165,9 @@ impl Runtime {
             }
             Command::ReadPod { token, pod } => {
                 self.reads.spawn(async move { Some(pod::read(client, token, pod).await) });
+            }
+            Command::ListNamespace { kind, namespace } => {
+                self.reads.spawn(async { Some(list::namespace(client, kind, namespace).await) });
             }
             Command::ReadScale { namespace, owner } => {
                 let scales = self.scales.clone();

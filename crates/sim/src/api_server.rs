@@ -1,6 +1,6 @@
 //! How the API server answers the engine's calls.
 
-use holdfast_core::io::{PodReadOutcome, ScaleOutcome, WriteOutcome};
+use holdfast_core::io::{PodReadOutcome, ScaleOutcome, SnapshotOutcome, WriteOutcome};
 use holdfast_core::model::{
     Budget, BudgetKey, BudgetStatus, ControllerRef, GroupKind, ObjectKey, ResourceVersion,
 };
@@ -29,6 +29,12 @@ impl World {
             Command::ReadScale { namespace, owner } => {
                 let outcome = self.read_scale(&namespace, &owner);
                 Some(Input::ScaleRead { namespace, owner, outcome })
+            }
+            Command::ListNamespace { kind, namespace } => {
+                let of_namespace = |input: &Input| input.namespace() == Some(namespace.as_str());
+                let objects = self.truth.list(&kind).into_iter().filter(of_namespace).collect();
+                let outcome = SnapshotOutcome::Listed { version: self.truth.version(), objects };
+                Some(Input::Snapshot { kind, namespace, outcome })
             }
             Command::ClearDisruptionTarget { pod, uid } => {
                 let stored = self.truth.pods.get(&pod).filter(|stored| stored.uid == uid).cloned();

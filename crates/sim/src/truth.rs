@@ -53,6 +53,11 @@ impl Truth {
         }
     }
 
+    /// The newest version that was given out.
+    pub fn version(&self) -> ResourceVersion {
+        self.counter.into()
+    }
+
     fn next_version(&mut self) -> ResourceVersion {
         self.counter += 1;
         self.counter.into()

@@ -65,7 +65,8 @@ impl World {
             for object in self.truth.list(&kind) {
                 self.feed(object);
             }
-            self.feed(Input::ListEnded(kind));
+            let version = self.truth.version();
+            self.feed(Input::ListEnded(kind, version));
         }
         self.settle();
     }

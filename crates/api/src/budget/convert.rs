@@ -95,6 +95,9 @@ impl From<PodDisruptionBudgetStatus> for BudgetStatus {
             expected_replicas: status.expected_replicas,
             conditions: status.conditions.into_iter().map(Into::into).collect(),
             grants: status.grants.into_iter().map(Into::into).collect(),
+            watermarks: (status.watermarks.into_iter())
+                .map(|(kind, version)| (kind, ResourceVersion(version)))
+                .collect(),
         }
     }
 }
@@ -116,6 +119,9 @@ impl From<&BudgetStatus> for PodDisruptionBudgetStatus {
             expected_replicas: int32(status.expected_replicas),
             conditions: status.conditions.iter().map(Into::into).collect(),
             grants: status.grants.iter().map(Into::into).collect(),
+            watermarks: (status.watermarks.iter())
+                .map(|(kind, version)| (kind.clone(), version.0.clone()))
+                .collect(),
         }
     }
 }

@@ -56,6 +56,7 @@ fn the_schema_has_the_fields_of_the_structs() {
         disrupted_pods: [("p".to_owned(), Time::default())].into(),
         conditions: vec![condition.clone()],
         grants: vec![grant.clone()],
+        watermarks: [("pods".to_owned(), "7".to_owned())].into(),
         ..PodDisruptionBudgetStatus::default()
     };
     let crd = crd();

@@ -122,6 +122,9 @@ pub struct BudgetStatus {
     pub expected_replicas: i64,
     pub conditions: Vec<Condition>,
     pub grants: Vec<Grant>,
+    /// Kind to the highest resource version of the events that this status was computed from. An
+    /// instance that has not seen as much must not decide by this budget (semantics 6.2).
+    pub watermarks: BTreeMap<String, ResourceVersion>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -6,7 +6,9 @@ use std::time::Duration;
 use super::ledger::Ledger;
 use super::writer::Writer;
 use super::{BudgetId, Context, Namespace};
-use crate::model::{Budget, BudgetKey, BuiltinBudget, Scope};
+use crate::io::Kind;
+use crate::model::{Budget, BudgetKey, BuiltinBudget, ResourceVersion, Scope};
+use crate::progress::Seen;
 use crate::selector::Selector;
 use crate::tally::Tally;
 use crate::timer::Due;
@@ -26,6 +28,8 @@ pub(super) struct BudgetEntry {
     pub(super) tally: Tally,
     pub(super) ledger: Ledger,
     pub(super) writer: Writer,
+    /// What its numbers were computed from.
+    pub(super) seen: Seen,
     pub(super) announced: Announced,
     /// Its newest state cannot be decoded; `object` is the last that could.
     pub(super) unreadable: Option<String>,
@@ -190,6 +194,7 @@ impl Namespace {
             tally: Tally::default(),
             ledger: Ledger::default(),
             writer: Writer::default(),
+            seen: Seen::default(),
             announced: Announced::default(),
             unreadable: None,
         };
@@ -226,14 +231,17 @@ impl Namespace {
     /// A new selector is the one occasion to look at every pod of the namespace.
     fn select_all(&mut self, id: &BudgetId) {
         let Some(Ok(Some(selector))) = self.budgets.get(id).map(|b| &b.selector) else { return };
-        let matching: Vec<Arc<str>> = self
+        let matching: Vec<(Arc<str>, ResourceVersion)> = self
             .pods
             .values()
             .filter(|entry| selector.matches(&entry.labels))
-            .map(|entry| entry.name.clone())
+            .map(|entry| (entry.name.clone(), entry.pod.version.clone()))
             .collect();
-        for name in matching {
+        for (name, version) in matching {
             self.select(id, &name, true);
+            if let Some(budget) = self.budgets.get_mut(id) {
+                budget.seen.note(&Kind::Pod, &version);
+            }
         }
     }
 

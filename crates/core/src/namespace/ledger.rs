@@ -228,7 +228,7 @@ impl Namespace {
             let budget = self.budgets.get_mut(&id);
             if let Some(live) = budget.and_then(|b| b.ledger.grants.get_mut(&key)) {
                 live.ended = true;
-                self.touch(cx, &id);
+                self.saw_pod(cx, &id, &pod.version);
             }
         }
     }
@@ -309,6 +309,8 @@ impl Namespace {
         match outcome {
             // Gone here as there. While the cache still has it, it would count as healthy.
             PodReadOutcome::NotFound if !cached => {}
+            PodReadOutcome::Found(found) if found.uid == uid && !found.terminating && !cx.leads => {
+            }
             PodReadOutcome::Found(found) if found.uid == uid && !found.terminating => {
                 cx.send(Command::Event(Event {
                     regarding: Regarding::Pod {

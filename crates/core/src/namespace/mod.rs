@@ -8,6 +8,7 @@
 //! ```
 
 mod assess;
+mod behind;
 mod budgets;
 mod evaluate;
 mod explain;
@@ -26,11 +27,13 @@ use std::sync::Arc;
 use crate::engine::Config;
 use crate::intern::Interner;
 use crate::io::{Command, Kind, PodReadOutcome};
-use crate::model::{BudgetKey, GroupKind, Timestamp};
+use crate::model::{BudgetKey, GroupKind, ObjectKey, ResourceVersion, Timestamp};
+use crate::progress::Progress;
 use crate::replica::{Dependency, Objects, ReplicaKey};
 use crate::selector::SelectorIndex;
 use crate::timer::{Due, Timers};
 
+use behind::Behind;
 use budgets::{BudgetEntry, BuiltinEntry};
 use ledger::LiveGrant;
 use pods::{PodEntry, ReplicaEntry};
@@ -63,6 +66,7 @@ pub(crate) struct Namespace {
     /// Pod name to requests that wait until the cache has caught up with a live read of it, or until
     /// an earlier request for the same pod is answered.
     parked: BTreeMap<String, BTreeSet<String>>,
+    behind: Behind,
 }
 
 /// What a namespace needs from the engine while it handles one input.
@@ -71,6 +75,9 @@ pub(crate) struct Context<'a> {
     pub(crate) config: &'a Config,
     /// A kind because of which nothing may be allowed yet; None when all caches are synced.
     pub(crate) unsynced: Option<&'a Kind>,
+    pub(crate) progress: &'a Progress,
+    /// Whether this instance does the housekeeping.
+    pub(crate) leads: bool,
     pub(crate) commands: &'a mut VecDeque<Command>,
     pub(crate) timers: &'a mut Timers,
     pub(crate) reads: &'a mut Reads,
@@ -126,6 +133,7 @@ impl Namespace {
             requests: BTreeMap::new(),
             abandoned: BTreeMap::new(),
             parked: BTreeMap::new(),
+            behind: Behind::default(),
         }
     }
 
@@ -141,52 +149,61 @@ impl Namespace {
             && self.requests.is_empty()
     }
 
-    /// A complete list of this kind holds nothing else.
+    /// A complete list of this kind, as of a version, holds nothing else of an age to be in it.
     pub(crate) fn retain(
         &mut self,
         cx: &mut Context<'_>,
         kind: &Kind,
-        held: impl Fn(&str) -> bool,
+        version: Option<&ResourceVersion>,
+        list: &BTreeSet<ObjectKey>,
     ) {
+        let namespace = self.name.clone();
+        let held = |name: &str| list.contains(&ObjectKey::new(&*namespace, name));
+        let newer =
+            |own: &ResourceVersion| version.is_some_and(|version| version.is_older_than(own));
+        let gone = |name: &str, own: &ResourceVersion| !held(name) && !newer(own);
+        let unknown = ResourceVersion::default();
+        let version = version.unwrap_or(&unknown);
         match kind {
             Kind::Pod => {
-                let gone = self.pods.keys().filter(|name| !held(name)).cloned();
-                for name in gone.collect::<Vec<_>>() {
-                    self.forget_pod(cx, &name);
+                let gone = self.pods.values().filter(|e| gone(&e.name, &e.pod.version));
+                for name in gone.map(|e| e.name.clone()).collect::<Vec<_>>() {
+                    self.forget_pod(cx, &name, version);
                     self.unpark(cx, &name);
                 }
             }
             Kind::Budget => {
-                let gone = self.budgets.keys().filter(|id| !held(&id.object.name)).cloned();
-                for id in gone.collect::<Vec<_>>() {
+                let gone =
+                    self.budgets.values().filter(|b| gone(&b.id.object.name, &b.object.version));
+                for id in gone.map(|b| b.id.clone()).collect::<Vec<_>>() {
                     self.delete_budget(cx, &id);
                 }
             }
             Kind::BuiltinBudget => {
-                let gone = self.builtins.keys().filter(|name| !held(name)).cloned();
-                for name in gone.collect::<Vec<_>>() {
+                let gone = self.builtins.iter().filter(|(name, b)| gone(name, &b.object.version));
+                for name in gone.map(|(name, _)| name.clone()).collect::<Vec<_>>() {
                     self.delete_builtin(&name);
                 }
             }
             Kind::PodGroup(api) => {
-                let of_api = self.objects.groups.keys().filter(|(a, _)| a == api);
-                let gone = of_api.filter(|(_, name)| !held(name)).cloned();
-                for (api, name) in gone.collect::<Vec<_>>() {
-                    self.delete_group(cx, api, &name);
+                let of_api = self.objects.groups.iter().filter(|((a, _), _)| a == api);
+                let gone = of_api.filter(|((_, name), g)| gone(name, &g.version));
+                for name in gone.map(|((_, name), _)| name.clone()).collect::<Vec<_>>() {
+                    self.delete_group(cx, *api, &name, version);
                 }
             }
             Kind::Workload(api) => {
-                let of_api = self.objects.workloads.keys().filter(|(a, _)| a == api);
-                let gone = of_api.filter(|(_, name)| !held(name)).cloned();
-                for (api, name) in gone.collect::<Vec<_>>() {
-                    self.delete_workload(cx, api, &name);
+                let of_api = self.objects.workloads.iter().filter(|((a, _), _)| a == api);
+                let gone = of_api.filter(|((_, name), w)| gone(name, &w.version));
+                for name in gone.map(|((_, name), _)| name.clone()).collect::<Vec<_>>() {
+                    self.delete_workload(cx, *api, &name, version);
                 }
             }
             Kind::Owner(kind) => {
-                let of_kind = self.objects.owners.keys().filter(|(k, _)| k == kind);
-                let gone = of_kind.filter(|(_, name)| !held(name)).cloned();
-                for (kind, name) in gone.collect::<Vec<_>>() {
-                    self.delete_owner(cx, &kind, &name);
+                let of_kind = self.objects.owners.iter().filter(|((k, _), _)| k == kind);
+                let gone = of_kind.filter(|((_, name), o)| gone(name, &o.version));
+                for name in gone.map(|((_, name), _)| name.clone()).collect::<Vec<_>>() {
+                    self.delete_owner(cx, kind, &name, version);
                 }
             }
         }

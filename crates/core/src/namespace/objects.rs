@@ -1,14 +1,16 @@
 //! `PodGroups`, Workloads and owners come and go.
 
-use super::{BudgetId, Context, Namespace};
+use super::{Context, Namespace};
+use crate::io::Kind;
 use crate::model::{GroupApi, GroupKind, Owner, PodGroup, ResourceVersion, Scope, Workload};
 use crate::replica::{Dependency, GroupCount};
 
 impl Namespace {
     pub(crate) fn apply_group(&mut self, cx: &mut Context<'_>, group: PodGroup) {
         let key = (group.api, group.key.name.clone());
+        let version = group.version.clone();
         if let Some(old) = self.objects.groups.get(&key) {
-            if old.uid == group.uid && group.version.is_older_than(&old.version) {
+            if group.version.is_older_than(&old.version) {
                 return;
             }
             let same = PodGroup { version: group.version.clone(), ..old.clone() } == group;
@@ -22,70 +24,100 @@ impl Namespace {
             self.count_group(&group, 1);
             self.objects.groups.insert(key.clone(), group);
         }
-        self.object_changed(cx, &Dependency::PodGroup(key.1));
+        let changed = Dependency::PodGroup(key.1);
+        self.object_changed(cx, &changed, &Kind::PodGroup(key.0), &version);
     }
 
-    pub(crate) fn delete_group(&mut self, cx: &mut Context<'_>, api: GroupApi, name: &str) {
+    pub(crate) fn delete_group(
+        &mut self,
+        cx: &mut Context<'_>,
+        api: GroupApi,
+        name: &str,
+        version: &ResourceVersion,
+    ) {
         if let Some(old) = self.objects.groups.remove(&(api, name.to_owned())) {
             self.count_group(&old, -1);
-            self.object_changed(cx, &Dependency::PodGroup(name.to_owned()));
+            let changed = Dependency::PodGroup(name.to_owned());
+            self.object_changed(cx, &changed, &Kind::PodGroup(api), version);
         }
     }
 
     pub(crate) fn apply_workload(&mut self, cx: &mut Context<'_>, workload: Workload) {
         let key = (workload.api, workload.key.name.clone());
+        let version = workload.version.clone();
         if let Some(old) = self.objects.workloads.get(&key)
-            && old.uid == workload.uid
-            && workload.version.is_older_than(&old.version)
+            && version.is_older_than(&old.version)
         {
             return;
         }
         self.objects.workloads.insert(key.clone(), workload);
-        self.object_changed(cx, &Dependency::Workload(key.1));
+        let changed = Dependency::Workload(key.1);
+        self.object_changed(cx, &changed, &Kind::Workload(key.0), &version);
     }
 
-    pub(crate) fn delete_workload(&mut self, cx: &mut Context<'_>, api: GroupApi, name: &str) {
+    pub(crate) fn delete_workload(
+        &mut self,
+        cx: &mut Context<'_>,
+        api: GroupApi,
+        name: &str,
+        version: &ResourceVersion,
+    ) {
         if self.objects.workloads.remove(&(api, name.to_owned())).is_some() {
-            self.object_changed(cx, &Dependency::Workload(name.to_owned()));
+            let changed = Dependency::Workload(name.to_owned());
+            self.object_changed(cx, &changed, &Kind::Workload(api), version);
         }
     }
 
     pub(crate) fn apply_owner(&mut self, cx: &mut Context<'_>, owner: Owner) {
         let key = (owner.group_kind.clone(), owner.key.name.clone());
+        let version = owner.version.clone();
         if let Some(old) = self.objects.owners.get(&key) {
-            if old.uid == owner.uid && owner.version.is_older_than(&old.version) {
+            if version.is_older_than(&old.version) {
                 return;
             }
             // Owners change with every pod of theirs; hardly any change is one of scale.
-            let version = |v: &ResourceVersion| v.clone();
-            let same = Owner { version: version(&owner.version), ..old.clone() } == owner;
+            let same = Owner { version: version.clone(), ..old.clone() } == owner;
             if same {
                 self.objects.owners.insert(key, owner);
                 return;
             }
         }
         self.objects.owners.insert(key.clone(), owner);
-        self.object_changed(cx, &Dependency::Owner(key.0, key.1));
+        let kind = Kind::Owner(key.0.clone());
+        self.object_changed(cx, &Dependency::Owner(key.0, key.1), &kind, &version);
     }
 
-    pub(crate) fn delete_owner(&mut self, cx: &mut Context<'_>, kind: &GroupKind, name: &str) {
+    pub(crate) fn delete_owner(
+        &mut self,
+        cx: &mut Context<'_>,
+        kind: &GroupKind,
+        name: &str,
+        version: &ResourceVersion,
+    ) {
         let key = (kind.clone(), name.to_owned());
         if self.objects.owners.remove(&key).is_some() {
-            self.object_changed(cx, &Dependency::Owner(key.0, key.1));
+            let changed = Dependency::Owner(key.0, key.1);
+            self.object_changed(cx, &changed, &Kind::Owner(kind.clone()), version);
         }
     }
 
     /// Resolve what depends on it, and look again at every budget that may count by it. Such
     /// objects change orders of magnitude less often than pods do.
-    fn object_changed(&mut self, cx: &mut Context<'_>, changed: &Dependency) {
+    fn object_changed(
+        &mut self,
+        cx: &mut Context<'_>,
+        changed: &Dependency,
+        kind: &Kind,
+        version: &ResourceVersion,
+    ) {
         self.resolve_dependents(cx, changed);
-        let counting = |scope, needs_total| scope == Scope::Workload || needs_total;
-        let touched: Vec<BudgetId> = self
-            .budgets
-            .iter()
-            .filter(|(_, b)| counting(b.scope, b.needs_total()))
-            .map(|(id, _)| id.clone())
-            .collect();
+        let mut touched = Vec::new();
+        for (id, budget) in &mut self.budgets {
+            if budget.scope == Scope::Workload || budget.needs_total() {
+                budget.seen.note(kind, version);
+                touched.push(id.clone());
+            }
+        }
         for id in touched {
             self.touch(cx, &id);
         }

@@ -5,8 +5,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::{BudgetId, Context, Namespace};
-use crate::io::Command;
-use crate::model::{ControllerRef, DisruptionTarget, ObjectKey, Phase, Pod, Scope};
+use crate::io::{Command, Kind};
+use crate::model::{
+    ControllerRef, DisruptionTarget, ObjectKey, Phase, Pod, ResourceVersion, Scope,
+};
 use crate::replica::{Dependency, Member, ReplicaKey, Resolution};
 use crate::selector::Labels;
 use crate::tally::Part;
@@ -69,8 +71,8 @@ impl Namespace {
         let old = self.pods.get(&name).map(|e| (e.pod.uid.clone(), e.pod.version.clone()));
         match old {
             // An event that comes twice or late says nothing new.
-            Some((uid, version)) if uid == pod.uid && pod.version.is_older_than(&version) => return,
-            Some((uid, _)) if uid != pod.uid => self.forget_pod(cx, &name),
+            Some((_, version)) if pod.version.is_older_than(&version) => return,
+            Some((uid, _)) if uid != pod.uid => self.forget_pod(cx, &name, &pod.version),
             _ => {}
         }
         let labels = Labels::acquire(&mut self.interner, &std::mem::take(&mut pod.labels));
@@ -79,6 +81,7 @@ impl Namespace {
         let budgets = if unchanged { old_budgets.clone() } else { self.covering(&labels) };
         let new_key = ReplicaKey::of(&pod, cx.config.lws);
         let replica = self.change_membership(cx, &name, Some((&pod, new_key)));
+        let version = pod.version.clone();
         self.mark_evidence(cx, &name, &pod, false);
         let controller = pod.controller.clone().map(Arc::new);
         let granted = self.count_grants(&name, &pod.uid);
@@ -98,7 +101,7 @@ impl Namespace {
         self.bind_grants(cx, &name);
         let touched: BTreeSet<BudgetId> = old_budgets.into_iter().chain(budgets).collect();
         for budget in touched {
-            self.touch(cx, &budget);
+            self.saw_pod(cx, &budget, &version);
         }
         self.watch_stale_target(cx, &name);
         self.unpark(cx, &name);
@@ -113,12 +116,17 @@ impl Namespace {
             _ => return,
         }
         self.mark_evidence(cx, &name, last, true);
-        self.forget_pod(cx, &name);
+        self.forget_pod(cx, &name, &last.version);
         self.unpark(cx, &name);
     }
 
-    /// The pod is gone, and nobody knows how.
-    pub(crate) fn forget_pod(&mut self, cx: &mut Context<'_>, name: &Arc<str>) {
+    /// The pod is gone by this version, and nobody knows how.
+    pub(crate) fn forget_pod(
+        &mut self,
+        cx: &mut Context<'_>,
+        name: &Arc<str>,
+        version: &ResourceVersion,
+    ) {
         let budgets = self.take_out(name);
         if let Some(entry) = self.pods.get(name) {
             let last = entry.pod.clone();
@@ -129,8 +137,21 @@ impl Namespace {
             entry.labels.release(&mut self.interner);
         }
         for budget in budgets {
-            self.touch(cx, &budget);
+            self.saw_pod(cx, &budget, version);
         }
+    }
+
+    /// A budget's numbers now rest on this event.
+    pub(super) fn saw_pod(
+        &mut self,
+        cx: &mut Context<'_>,
+        id: &BudgetId,
+        version: &ResourceVersion,
+    ) {
+        if let Some(budget) = self.budgets.get_mut(id) {
+            budget.seen.note(&Kind::Pod, version);
+        }
+        self.touch(cx, id);
     }
 
     /// Change something about a pod that bears on the counters.
@@ -329,10 +350,12 @@ impl Namespace {
         if target.since + STALE_TARGET_AFTER > cx.now {
             return;
         }
-        cx.send(Command::ClearDisruptionTarget {
-            pod: ObjectKey::new(&*self.name, &**name),
-            uid: uid.to_owned(),
-        });
+        if cx.leads {
+            cx.send(Command::ClearDisruptionTarget {
+                pod: ObjectKey::new(&*self.name, &**name),
+                uid: uid.to_owned(),
+            });
+        }
         let due = Due::StaleTarget { pod: name.clone(), uid: uid.to_owned() };
         cx.timers.at(cx.now + STALE_TARGET_RETRY, &self.name, due);
     }

@@ -89,7 +89,7 @@ impl Namespace {
     }
 
     /// Decide from the cache if it may be (semantics 6.1), else read the pod first.
-    fn start(&mut self, cx: &mut Context<'_>, id: &str) {
+    pub(super) fn start(&mut self, cx: &mut Context<'_>, id: &str) {
         let Some(request) = self.requests.get_mut(id) else { return };
         let eviction = &request.eviction;
         let enough = self.pods.get(eviction.pod.name.as_str()).is_some_and(|entry| {
@@ -148,6 +148,13 @@ impl Namespace {
     fn decide(&mut self, cx: &mut Context<'_>, id: &str) {
         let Some(request) = self.requests.get(id) else { return };
         let name = request.eviction.pod.name.clone();
+        let Some((_, covering)) = self.covered(&name) else { return };
+        let covering = covering.to_vec();
+        // Every one is asked, so that all lists that are needed are asked for at once.
+        let behind = covering.iter().filter(|budget| !self.is_current(cx, budget)).count();
+        if behind > 0 {
+            return self.wait(id);
+        }
         let Some((pod, covering)) = self.covered(&name) else { return };
         if let Some(why) = self.builtin_objection(pod) {
             return self.deny(cx, id, refuse(DenyReason::BuiltinBudget, &why));
@@ -223,6 +230,11 @@ impl Namespace {
 
     /// It is this request's turn at a budget's writer: decide again, on what is known now.
     pub(super) fn take_turn(&mut self, cx: &mut Context<'_>, budget: &BudgetId, id: &str) -> Turn {
+        if !self.is_current(cx, budget) {
+            self.refund(cx, id);
+            self.wait(id);
+            return Turn::Done;
+        }
         let Some(request) = self.requests.get(id) else { return Turn::Done };
         let Stage::Reserving(reserving) = &request.stage else { return Turn::Done };
         let eviction = &request.eviction;
@@ -404,6 +416,14 @@ impl Namespace {
         let verdict = Verdict::Allow(Allowed { reason, grants: request.grants });
         cx.send(Command::Reply { eviction: id.to_owned(), verdict });
         self.unpark(cx, &request.eviction.pod.name);
+    }
+
+    /// Go on when what another instance has seen was listed here too.
+    fn wait(&mut self, id: &str) {
+        if let Some(request) = self.requests.get_mut(id) {
+            request.stage = Stage::Parked;
+            self.wait_for_lists(id);
+        }
     }
 
     /// What it rested on has changed: give back what it holds and begin again.

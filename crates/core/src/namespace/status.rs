@@ -26,6 +26,7 @@ impl Namespace {
         let generation = budget.object.generation;
         let mut status = budget.object.status.clone();
         budget.ledger.write_into(&mut status);
+        budget.seen.write_into(&mut status.watermarks);
         match &evaluation.failure {
             Some(Failure::Processing) => return status,
             Some(Failure::SyncFailed(error)) => {

@@ -10,7 +10,7 @@ use super::explain::refuse;
 use super::requests::Turn;
 use super::{BudgetId, Context, Namespace};
 use crate::io::{Command, Event, Regarding, WriteOutcome};
-use crate::model::{BudgetKey, Scope, Timestamp};
+use crate::model::{BudgetKey, BudgetStatus, Scope, Timestamp};
 use crate::selector;
 use crate::timer::Due;
 use crate::verdict::DenyReason;
@@ -84,8 +84,11 @@ impl Namespace {
         let Some(entry) = self.budgets.get_mut(id) else { return };
         if entry.writer.housekeeping.is_some_and(|at| at <= cx.now) {
             entry.writer.housekeeping = None;
-            self.announce(cx, id);
-            self.commit(cx, id);
+            // Others do it, or it would be done by less than was seen already.
+            if cx.leads && self.is_current(cx, id) {
+                self.announce(cx, id);
+                self.commit(cx, id);
+            }
         }
     }
 
@@ -176,7 +179,7 @@ impl Namespace {
         }
         let Some(entry) = self.budgets.get(id) else { return };
         let status = self.status(cx.config, cx.now, entry);
-        let unchanged = granted.is_empty() && status == entry.object.status;
+        let unchanged = granted.is_empty() && says_the_same(&status, &entry.object.status);
         let (uid, version) = (entry.object.uid.clone(), entry.object.version.clone());
         let Some(entry) = self.budgets.get_mut(id) else { return };
         if unchanged {
@@ -264,4 +267,10 @@ fn unmanaged_message(budget: &BudgetEntry) -> String {
          for these pods please set \".spec.minAvailable\" field of the PDB to an integer value.",
         selector::display(budget.object.spec.selector.as_ref())
     )
+}
+
+/// A status is not written for its watermarks alone: every pod event would be a write.
+fn says_the_same(new: &BudgetStatus, old: &BudgetStatus) -> bool {
+    let watermarks = old.watermarks.clone();
+    BudgetStatus { watermarks, ..new.clone() } == *old
 }

@@ -165,6 +165,7 @@ impl Harness {
                 let outcome = known.map_or(ScaleOutcome::NotFound, |(_, outcome)| outcome.clone());
                 self.queue.push_back(Input::ScaleRead { namespace, owner, outcome });
             }
+            Command::ListNamespace { .. } => panic!("one instance is never behind itself"),
             Command::WakeAt(at) => self.wake = Some(at),
             Command::Event(_) | Command::ClearDisruptionTarget { .. } => {}
         }

@@ -97,7 +97,7 @@ impl Ledger {
                 self.pod_went(pod);
             }
             Input::ListBegan(Kind::Pod) => self.listed = Some(BTreeSet::new()),
-            Input::ListEnded(Kind::Pod) => {
+            Input::ListEnded(Kind::Pod, _) => {
                 let listed = self.listed.take().unwrap_or_default();
                 let gone: Vec<Pod> =
                     self.pods.values().filter(|pod| !listed.contains(&pod.key)).cloned().collect();
@@ -117,7 +117,7 @@ impl Ledger {
                 self.orphaned.insert(budget.key.clone());
             }
             Input::ListBegan(Kind::Budget) => self.listed_budgets = Some(BTreeSet::new()),
-            Input::ListEnded(Kind::Budget) => {
+            Input::ListEnded(Kind::Budget, _) => {
                 let listed = self.listed_budgets.take().unwrap_or_default();
                 let held = self.held.iter().map(|held| held.budget.clone());
                 self.orphaned.extend(held.filter(|budget| !listed.contains(budget)));

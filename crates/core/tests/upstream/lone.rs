@@ -61,7 +61,7 @@ impl Lone {
         };
         for kind in kinds {
             lone.feed(Input::ListBegan(kind.clone()));
-            lone.feed(Input::ListEnded(kind));
+            lone.feed(Input::ListEnded(kind, 100.into()));
         }
         assert_eq!(lone.engine.unsynced(), Vec::<&holdfast_core::Kind>::new());
         lone
@@ -125,6 +125,7 @@ impl Lone {
                     self.scales.get(&owner.name).cloned().unwrap_or(ScaleOutcome::NotFound);
                 vec![Input::ScaleRead { namespace, owner, outcome }]
             }
+            Command::ListNamespace { .. } => panic!("one instance is never behind itself"),
             Command::ClearDisruptionTarget { pod, .. } => {
                 self.cleared.push(pod.name);
                 vec![]

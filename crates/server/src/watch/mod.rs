@@ -30,7 +30,8 @@ use crate::discovery::Resource;
 use crate::metrics::Metrics;
 pub use backoff::Backoff;
 pub use source::Source;
-use wire::{ErrorStatus, Event, EventKind, Page, Unread};
+pub use wire::Page;
+use wire::{ErrorStatus, Event, EventKind, Unread};
 
 /// Large enough to need few requests, small enough to hold one page in memory as text.
 const PAGE_SIZE: u32 = 500;
@@ -178,9 +179,11 @@ impl Watcher {
                 self.input(input).await?;
             }
             if page.metadata.r#continue.is_empty() {
-                self.input(Input::ListEnded(self.kind.clone())).await?;
-                tracing::debug!(kind = %self.label, version = %page.metadata.resource_version, "listed");
-                return Ok(Ok(page.metadata.resource_version));
+                let version = page.metadata.resource_version;
+                let reached = ResourceVersion(version.clone());
+                self.input(Input::ListEnded(self.kind.clone(), reached)).await?;
+                tracing::debug!(kind = %self.label, version, "listed");
+                return Ok(Ok(version));
             }
             token = page.metadata.r#continue;
         }

@@ -1,0 +1,53 @@
+//! One namespace of one kind, read afresh.
+
+use holdfast_api::decode::decode;
+use holdfast_core::io::SnapshotOutcome;
+use holdfast_core::model::ResourceVersion;
+use holdfast_core::{Input, Kind};
+use http::StatusCode;
+
+use super::get;
+use crate::api_client::{ApiClient, NoAnswer};
+use crate::watch::{Page, Source};
+
+/// [`holdfast_core::Command::ListNamespace`]. One page: another instance waits behind the answer, and a
+/// namespace is small enough.
+pub async fn namespace(client: ApiClient, kind: Kind, namespace: String) -> Input {
+    let outcome = match list(&client, &kind, &namespace).await {
+        Ok(outcome) => outcome,
+        Err(NoAnswer(reason)) => SnapshotOutcome::Failed(reason),
+    };
+    if let SnapshotOutcome::Failed(reason) = &outcome {
+        tracing::warn!(%kind, namespace, reason, "cannot catch up with another instance");
+    }
+    Input::Snapshot { kind, namespace, outcome }
+}
+
+async fn list(
+    client: &ApiClient,
+    kind: &Kind,
+    namespace: &str,
+) -> Result<SnapshotOutcome, NoAnswer> {
+    let Some(resource) = Source::of(kind).find(client).await? else {
+        return Ok(SnapshotOutcome::Failed(format!("{kind} are not served")));
+    };
+    // No resourceVersion: a consistent read.
+    let answer = get(client, &resource.namespace_path(namespace)).await?;
+    if answer.code != StatusCode::OK {
+        return Ok(SnapshotOutcome::Failed(answer.message()));
+    }
+    let page: Page<'_> = match answer.json() {
+        Ok(page) => page,
+        Err(error) => return Ok(SnapshotOutcome::Failed(format!("cannot read the list: {error}"))),
+    };
+    let mut objects = Vec::new();
+    for item in page.items.unwrap_or_default() {
+        match decode(kind, item.get().as_bytes()) {
+            Ok(decoded) => objects.push(decoded.applied()),
+            // It would look as if it were gone.
+            Err(error) => return Ok(SnapshotOutcome::Failed(error.to_string())),
+        }
+    }
+    let version = ResourceVersion(page.metadata.resource_version);
+    Ok(SnapshotOutcome::Listed { version, objects })
+}
