@@ -44,7 +44,6 @@ pub fn healthy_replicas<'a>(
 }
 
 /// Follows every change of a namespace's pods on a thread of its own, and keeps the worst moment.
-#[derive(Debug)]
 pub struct Observer {
     seen: Arc<Mutex<Seen>>,
     stop: Arc<AtomicBool>,
@@ -53,23 +52,24 @@ pub struct Observer {
     path: String,
 }
 
-#[derive(Debug)]
+/// What is to be counted in all pods of a namespace.
+pub type Count = Box<dyn Fn(&mut dyn Iterator<Item = &Value>) -> usize + Send>;
+
 struct Seen {
-    needed: MinCounts,
+    of: Count,
     pods: BTreeMap<String, Value>,
     least: usize,
-    changes: usize,
     failed: Option<String>,
 }
 
 impl Observer {
     #[track_caller]
-    pub fn start(client: &Client, namespace: &str, needed: MinCounts) -> Self {
+    pub fn start(client: &Client, namespace: &str, of: Count) -> Self {
         let path = format!("/api/v1/namespaces/{namespace}/pods");
         let list = client.get(&path).ok().body;
         let version = list["metadata"]["resourceVersion"].as_str().unwrap_or_default().to_owned();
         let pods = crate::client::items(list).into_iter().map(|pod| (name(&pod), pod)).collect();
-        let mut seen = Seen { needed, pods, least: usize::MAX, changes: 0, failed: None };
+        let mut seen = Seen { of, pods, least: usize::MAX, failed: None };
         seen.count();
         let seen = Arc::new(Mutex::new(seen));
         let stop = Arc::new(AtomicBool::new(false));
@@ -85,7 +85,7 @@ impl Observer {
         Self { seen, stop, thread: Some(thread), client: client.clone(), path }
     }
 
-    /// The fewest healthy replicas at any moment up to now.
+    /// The fewest at any moment up to now.
     #[track_caller]
     pub fn least(&self) -> usize {
         // What a list shows now, the watch has to have shown too.
@@ -101,14 +101,11 @@ impl Observer {
         assert!(seen.failed.is_none(), "the observer failed: {:?}", seen.failed);
         seen.least
     }
+}
 
-    /// From now on only what happens from now on counts.
-    #[track_caller]
-    pub fn forget(&self) {
-        self.least();
-        let mut seen = lock(&self.seen);
-        seen.least = usize::MAX;
-        seen.count();
+impl std::fmt::Debug for Observer {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Observer({})", self.path)
     }
 }
 
@@ -123,7 +120,7 @@ impl Drop for Observer {
 
 impl Seen {
     fn count(&mut self) {
-        self.least = self.least.min(healthy_replicas(self.pods.values(), &self.needed));
+        self.least = self.least.min((self.of)(&mut self.pods.values()));
     }
 
     fn take(&mut self, line: &str) -> Result<(), String> {
@@ -134,7 +131,6 @@ impl Seen {
             Some("DELETED") => self.pods.remove(&name(&object)),
             _ => return Err(line.to_owned()),
         };
-        self.changes += 1;
         self.count();
         Ok(())
     }

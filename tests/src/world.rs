@@ -83,17 +83,19 @@ impl World {
     /// A gang that needs `min_count` pods.
     #[track_caller]
     pub fn group(&self, name: &str, min_count: usize) {
-        self.groups.lock().expect("not poisoned").insert(name.to_owned(), min_count);
-        self.group_with(name, &json!({"gang": {"minCount": min_count}}));
+        let policy = json!({"gang": {"minCount": min_count}});
+        self.group_of(name, min_count, &json!({"schedulingPolicy": policy}));
     }
 
+    /// A `PodGroup` with this spec, of which `min_count` pods make a replica.
     #[track_caller]
-    pub fn group_with(&self, name: &str, policy: &Value) {
+    pub fn group_of(&self, name: &str, min_count: usize, spec: &Value) {
+        self.groups.lock().expect("not poisoned").insert(name.to_owned(), min_count);
         let manifest = json!({
             "apiVersion": "scheduling.k8s.io/v1beta1",
             "kind": "PodGroup",
             "metadata": {"name": name},
-            "spec": {"schedulingPolicy": policy},
+            "spec": spec,
         });
         let _ = self.admin.post(&self.path(GROUPS, "podgroups", ""), &manifest).ok();
     }
@@ -242,8 +244,13 @@ impl World {
     #[track_caller]
     pub fn pods(&self) -> Vec<String> {
         let pods = self.admin.list(&self.path("api/v1", "pods", ""));
-        let alive = pods.iter().filter(|pod| pod["metadata"]["deletionTimestamp"].is_null());
-        alive.map(|pod| pod["metadata"]["name"].as_str().unwrap_or_default().to_owned()).collect()
+        names(pods.iter().filter(|pod| pod["metadata"]["deletionTimestamp"].is_null()))
+    }
+
+    #[track_caller]
+    pub fn healthy_pods(&self) -> Vec<String> {
+        let pods = self.admin.list(&self.path("api/v1", "pods", ""));
+        names(pods.iter().filter(|pod| truth::is_healthy(pod)))
     }
 
     /// Counted from the pods.
@@ -256,7 +263,16 @@ impl World {
     #[track_caller]
     pub fn observe(&self) -> Observer {
         let groups = self.groups.lock().expect("not poisoned").clone();
-        Observer::start(&self.admin, &self.namespace, groups)
+        let count: truth::Count = Box::new(move |pods| truth::healthy_replicas(pods, &groups));
+        Observer::start(&self.admin, &self.namespace, count)
+    }
+
+    /// As [`Self::observe`], of single pods.
+    #[track_caller]
+    pub fn observe_pods(&self) -> Observer {
+        let count: truth::Count =
+            Box::new(|pods| pods.filter(|pod| truth::is_healthy(pod)).count());
+        Observer::start(&self.admin, &self.namespace, count)
     }
 
     pub fn path(&self, api: &str, plural: &str, name: &str) -> String {
@@ -315,6 +331,11 @@ pub fn grants(status: &Value) -> Vec<(String, i64)> {
         (grant["pod"].as_str().unwrap_or_default().to_owned(), grant["cost"].as_i64().unwrap_or(0))
     };
     grants.iter().map(entry).collect()
+}
+
+fn names<'a>(objects: impl Iterator<Item = &'a Value>) -> Vec<String> {
+    let name = |object: &Value| object["metadata"]["name"].as_str().unwrap_or_default().to_owned();
+    objects.map(name).collect()
 }
 
 fn node(name: &str) -> Value {

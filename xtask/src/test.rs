@@ -6,6 +6,7 @@
 //! ```
 
 mod interrupt;
+mod leftover;
 mod run;
 mod summary;
 
@@ -174,6 +175,7 @@ fn lock(dir: &Path) -> Result<fs::File> {
 
 /// Stops and removes the control plane, be it of this run or left by one that crashed.
 fn clear(dir: &Path) -> Result<()> {
+    leftover::end(dir);
     if dir.join("state.json").exists() {
         return Localkube::down(dir);
     }

@@ -4,6 +4,7 @@
 mod conditions;
 mod drain;
 mod input;
+mod owners;
 mod replicas;
 mod requests;
 mod scope;
@@ -31,6 +32,7 @@ fn main() -> ExitCode {
     // The long ones first, so that none of them is left alone at the end.
     let mut tests = tests![
         drain::a_second_replica_is_held_back_until_the_budget_gives_way,
+        owners::a_deployment_leaves_a_node_one_pod_at_a_time,
         drain::a_drain_finishes_the_replica_it_broke_at_no_further_cost,
         drain::a_server_side_dry_run_spends_nothing,
         storm::eighty_evictions_at_once_break_one_replica_of_ten,
@@ -39,6 +41,8 @@ fn main() -> ExitCode {
         replicas::a_free_eviction_in_flight_lets_no_second_replica_go,
         replicas::a_pod_under_two_budgets_needs_both,
         replicas::a_broken_replica_may_move_but_no_other_may_break,
+        owners::a_replica_that_lost_all_its_pods_still_counts,
+        owners::a_share_of_an_unknown_number_allows_nothing,
         scope::without_a_scope_and_with_scope_pod_single_pods_are_counted,
         scope::switching_the_scope_of_a_live_budget_takes_effect_at_once,
         conditions::a_pod_that_names_no_replica_is_not_evicted,

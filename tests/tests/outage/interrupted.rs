@@ -5,6 +5,7 @@ use std::time::{Duration, Instant};
 
 use holdfast_e2e::evict::Eviction;
 use holdfast_e2e::server::Server;
+use holdfast_e2e::wait::until;
 use holdfast_e2e::world::{World, grants};
 use serde_json::json;
 
@@ -22,6 +23,10 @@ pub fn killed_in_a_drain_nothing_is_evicted_until_it_is_back() {
 
     let drain = world.drain(&node);
     drain.wait_for("will retry after 5s");
+    until("the first pods are gone", || match world.healthy_replicas() {
+        2 => Ok(()),
+        n => Err(format!("{n} healthy replicas")),
+    });
     server.kill();
     let outcome = world.evict("c-0");
     assert_eq!(outcome.code, 500, "without an answer no eviction: {outcome:#?}");

@@ -3,6 +3,7 @@
 mod admission;
 mod budget;
 mod crd;
+mod draft_job;
 mod errors;
 mod groups;
 mod owners;
