@@ -21,6 +21,7 @@ mod intern;
 mod namespace;
 mod progress;
 mod replica;
+mod resolver;
 mod selector;
 mod tally;
 mod threshold;
