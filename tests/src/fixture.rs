@@ -96,6 +96,13 @@ impl Fixture {
         self.dir.join("logs").join(format!("{name}.log"))
     }
 
+    /// Removes the files of this run, where nobody else does.
+    pub fn clean_up(&self) {
+        if env::var_os(KUBECONFIG).is_some() {
+            let _ = fs::remove_dir_all(&self.dir);
+        }
+    }
+
     /// Whether nodes are played on this cluster: whether one that a test creates turns Ready.
     pub fn plays_nodes(&self) -> bool {
         crate::world::World::try_node(self)

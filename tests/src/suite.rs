@@ -78,7 +78,12 @@ pub fn run<T>(
     if let Err(error) = &stopped {
         eprintln!("error: {error}");
     }
-    if conclusion.has_failed() || stopped.is_err() { ExitCode::FAILURE } else { ExitCode::SUCCESS }
+    if conclusion.has_failed() || stopped.is_err() {
+        eprintln!("the logs are in {}", fixture().dir.join("logs").display());
+        return ExitCode::FAILURE;
+    }
+    fixture().clean_up();
+    ExitCode::SUCCESS
 }
 
 /// Every test is shown as ignored: one that needs a cluster never passes without.
