@@ -4,17 +4,14 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use super::writer::Op;
-use super::{BudgetId, Context, Namespace, ReadPurpose};
-use crate::io::{Command, Event, PodReadOutcome, Regarding};
-use crate::model::{BudgetStatus, DisruptionTarget, Grant, ObjectKey, Pod, Timestamp};
+use super::{BudgetId, Context, Namespace};
+use crate::model::{BudgetStatus, DisruptionTarget, Grant, Pod, Timestamp};
 use crate::timer::Due;
 
 /// A pod that has not been deleted for so long after its grant will not be (upstream 1.1).
 pub(super) const GRANT_EXPIRES: Duration = Duration::from_mins(2);
 /// A reservation in several budgets that nobody completes is refunded.
-const INCOMPLETE_AFTER: Duration = Duration::from_secs(15);
-/// A live read that failed is tried again.
-const READ_AGAIN: Duration = Duration::from_secs(5);
+pub(super) const INCOMPLETE_AFTER: Duration = Duration::from_secs(15);
 /// Bounds on one budget's grants: the object must fit into etcd with room to spare.
 const GRANTS_MAX: usize = 2000;
 const GRANTS_BYTES_MAX: usize = 512 * 1024;
@@ -79,6 +76,23 @@ impl Ledger {
 
     pub(super) fn into_committed(self) -> Vec<LiveGrant> {
         self.grants.into_values().filter(|g| g.state != State::InFlight && !g.ended).collect()
+    }
+
+    /// When a grant that is recorded and live was first seen.
+    pub(super) fn first_seen(&self, pod: &str, uid: &str) -> Option<Timestamp> {
+        let live = self.grants.get(&(pod.to_owned(), uid.to_owned()))?;
+        (live.state == State::Committed && !live.ended).then_some(live.first_seen)
+    }
+
+    pub(super) fn end(&mut self, pod: &str, uid: &str) {
+        if let Some(live) = self.grants.get_mut(&(pod.to_owned(), uid.to_owned())) {
+            live.ended = true;
+        }
+    }
+
+    /// Whether any grant is for a pod of this name.
+    pub(super) fn names(&self, pod: &str) -> bool {
+        self.of_pod(pod).next().is_some()
     }
 
     fn of_pod<'a>(&'a self, pod: &'a str) -> impl Iterator<Item = &'a LiveGrant> {
@@ -282,86 +296,6 @@ impl Namespace {
         }
     }
 
-    /// Two minutes have passed: look whether the pod is still there, on the API server itself.
-    pub(super) fn expire(&mut self, cx: &mut Context<'_>, id: &BudgetId, pod: &str, uid: &str) {
-        if !self.is_due(cx, id, pod, uid, GRANT_EXPIRES) {
-            return;
-        }
-        let purpose =
-            ReadPurpose::Expire { budget: id.clone(), pod: pod.to_owned(), uid: uid.to_owned() };
-        let token = cx.reads.begin(&self.name, purpose);
-        cx.send(Command::ReadPod { token, pod: ObjectKey::new(&*self.name, pod) });
-    }
-
-    pub(super) fn expire_read(
-        &mut self,
-        cx: &mut Context<'_>,
-        id: &BudgetId,
-        pod: &str,
-        uid: &str,
-        outcome: &PodReadOutcome,
-    ) {
-        // Renewed, ended or refunded while we looked.
-        if !self.is_due(cx, id, pod, uid, GRANT_EXPIRES) {
-            return;
-        }
-        let cached = self.pods.get(pod).is_some_and(|entry| entry.pod.uid == uid);
-        match outcome {
-            // Gone here as there. While the cache still has it, it would count as healthy.
-            PodReadOutcome::NotFound if !cached => {}
-            PodReadOutcome::Found(found) if found.uid == uid && !found.terminating && !cx.leads => {
-            }
-            PodReadOutcome::Found(found) if found.uid == uid && !found.terminating => {
-                cx.send(Command::Event(Event {
-                    regarding: Regarding::Pod {
-                        key: ObjectKey::new(&*self.name, pod),
-                        uid: uid.to_owned(),
-                    },
-                    warning: true,
-                    reason: "NotDeleted",
-                    message: format!("Pod was expected by PDB {id} to be deleted but it wasn't"),
-                }));
-            }
-            // On its way out; or gone or replaced, and the cache will learn of it; or unknown. Unsure
-            // keeps the grant.
-            _ => {
-                let due =
-                    Due::Expire { budget: id.clone(), pod: pod.to_owned(), uid: uid.to_owned() };
-                cx.timers.at(cx.now + READ_AGAIN, &self.name, due);
-                return;
-            }
-        }
-        let Some(budget) = self.budgets.get_mut(id) else { return };
-        if let Some(live) = budget.ledger.grants.get_mut(&(pod.to_owned(), uid.to_owned())) {
-            live.ended = true;
-        }
-        self.recount_grants(cx, pod);
-        self.touch(cx, id);
-    }
-
-    /// A grant that is one of several whose others never came: whoever reserved it is gone.
-    pub(super) fn refund_incomplete(
-        &mut self,
-        cx: &mut Context<'_>,
-        id: &BudgetId,
-        pod: &str,
-        uid: &str,
-    ) {
-        if !self.is_due(cx, id, pod, uid, INCOMPLETE_AFTER) {
-            return;
-        }
-        let Some(grant) = self.budgets.get(id).and_then(|b| b.ledger.get(pod, uid)) else { return };
-        let missing = grant.budgets.iter().any(|name| {
-            let mut other = (**id).clone();
-            other.object.name.clone_from(name);
-            self.budgets.get(&other).is_some_and(|b| b.ledger.of_pod(pod).next().is_none())
-        });
-        if missing && !self.requests.contains_key(&grant.eviction) {
-            let refund = Op::Refund { pod: pod.to_owned(), eviction: grant.eviction.clone() };
-            self.enqueue(cx, id, refund);
-        }
-    }
-
     fn insert_grant(&mut self, cx: &mut Context<'_>, id: &BudgetId, live: LiveGrant) {
         let (pod, uid) = (live.grant.pod.clone(), live.grant.uid.clone());
         let (first_seen, several) = (live.first_seen, live.grant.budgets.len() > 1);
@@ -387,20 +321,10 @@ impl Namespace {
         cx.timers.at(first_seen + GRANT_EXPIRES, &self.name, due);
     }
 
-    fn is_due(&self, cx: &Context<'_>, id: &BudgetId, pod: &str, uid: &str, age: Duration) -> bool {
-        let key = (pod.to_owned(), uid.to_owned());
-        let live = self.budgets.get(id).and_then(|b| b.ledger.grants.get(&key));
-        live.is_some_and(|g| {
-            g.state == State::Committed && !g.ended && g.first_seen + age <= cx.now
-        })
-    }
-
     /// Bring the pod's count of grants, and the index that finds them, up to date.
-    fn recount_grants(&mut self, cx: &mut Context<'_>, pod: &str) {
+    pub(super) fn recount_grants(&mut self, cx: &mut Context<'_>, pod: &str) {
         if let Some(ids) = self.granted.get_mut(pod) {
-            ids.retain(|id| {
-                self.budgets.get(id).is_some_and(|b| b.ledger.of_pod(pod).next().is_some())
-            });
+            ids.retain(|id| self.budgets.get(id).is_some_and(|b| b.ledger.names(pod)));
             if ids.is_empty() {
                 self.granted.remove(pod);
             }

@@ -14,9 +14,7 @@ use super::pods::PodEntry;
 use super::writer::Op;
 use super::{BudgetId, Context, Namespace, ReadPurpose};
 use crate::io::{Command, Eviction, PodReadOutcome};
-use crate::model::{BudgetKey, Grant, Phase, Pod};
-use crate::replica::ReplicaKey;
-use crate::selector::Labels;
+use crate::model::{BudgetKey, Phase, Pod};
 use crate::timer::Due;
 use crate::verdict::{AllowReason, Allowed, Denial, DenyReason, Verdict};
 
@@ -25,17 +23,17 @@ const REQUESTER_BYTES_MAX: usize = 128;
 
 #[derive(Debug)]
 pub(super) struct Request {
-    eviction: Eviction,
-    stage: Stage,
+    pub(super) eviction: Eviction,
+    pub(super) stage: Stage,
     /// Budgets that hold a grant which this request wrote: refunded if it comes to nothing.
-    reserved: Vec<BudgetId>,
-    grants: Vec<(BudgetKey, i64)>,
+    pub(super) reserved: Vec<BudgetId>,
+    pub(super) grants: Vec<(BudgetKey, i64)>,
     /// The deadline passed while a write was under way; its outcome only matters for the refund.
-    answered: bool,
+    pub(super) answered: bool,
 }
 
 #[derive(Debug)]
-enum Stage {
+pub(super) enum Stage {
     /// A live read of the pod is under way.
     Reading,
     /// A live read was newer than the cache.
@@ -44,24 +42,14 @@ enum Stage {
 }
 
 #[derive(Debug)]
-struct Reserving {
+pub(super) struct Reserving {
     /// Covering budgets in reservation order, and which one is next.
-    budgets: Vec<BudgetId>,
-    next: usize,
-    uid: String,
+    pub(super) budgets: Vec<BudgetId>,
+    pub(super) next: usize,
+    pub(super) uid: String,
     /// A pod that a live read showed to be Pending passes without being asked about.
-    pending: Option<Box<Pod>>,
-    in_flight: bool,
-}
-
-/// What a budget's writer shall do with a request whose turn it is.
-pub(super) enum Turn {
-    Grant {
-        grant: Grant,
-        renewal: bool,
-    },
-    /// Nothing to write for this request now.
-    Done,
+    pub(super) pending: Option<Box<Pod>>,
+    pub(super) in_flight: bool,
 }
 
 impl Namespace {
@@ -186,179 +174,6 @@ impl Namespace {
         self.reserve(cx, id, reserving, grants);
     }
 
-    /// A Pending pod passes, recorded: it may be Ready before the eviction lands.
-    fn reserve_pending(&mut self, cx: &mut Context<'_>, id: &str, pod: Box<Pod>) {
-        let budgets = self.covering(&Labels::lookup(&self.interner, &pod.labels));
-        if budgets.is_empty() {
-            return self.allow(cx, id, AllowReason::NotCovered);
-        }
-        let grants = budgets.iter().map(|b| ((**b).clone(), 0)).collect();
-        let uid = pod.uid.clone();
-        let reserving = Reserving { budgets, next: 0, uid, pending: Some(pod), in_flight: false };
-        self.reserve(cx, id, reserving, grants);
-    }
-
-    fn reserve(
-        &mut self,
-        cx: &mut Context<'_>,
-        id: &str,
-        reserving: Reserving,
-        grants: Vec<(BudgetKey, i64)>,
-    ) {
-        let Some(request) = self.requests.get(id) else { return };
-        // One at a time for one pod: whether the earlier one's grants stay decides about this one.
-        let name = &request.eviction.pod.name;
-        let reserving_now =
-            |r: &Request| matches!(r.stage, Stage::Reserving(_)) && r.eviction.pod.name == *name;
-        let busy = self.requests.values().any(reserving_now);
-        let name = name.clone();
-        let Some(request) = self.requests.get_mut(id) else { return };
-        if request.eviction.dry_run {
-            request.grants = grants;
-            return self.allow(cx, id, AllowReason::Granted);
-        }
-        request.grants.clear();
-        if busy {
-            request.stage = Stage::Parked;
-            self.parked.entry(name).or_default().insert(id.to_owned());
-            return;
-        }
-        let first = reserving.budgets[0].clone();
-        request.stage = Stage::Reserving(reserving);
-        self.enqueue(cx, &first, Op::Reserve { eviction: id.to_owned() });
-    }
-
-    /// It is this request's turn at a budget's writer: decide again, on what is known now.
-    pub(super) fn take_turn(&mut self, cx: &mut Context<'_>, budget: &BudgetId, id: &str) -> Turn {
-        if !self.is_current(cx, budget) {
-            self.refund(cx, id);
-            self.wait(id);
-            return Turn::Done;
-        }
-        let Some(request) = self.requests.get(id) else { return Turn::Done };
-        let Stage::Reserving(reserving) = &request.stage else { return Turn::Done };
-        let eviction = &request.eviction;
-        let name = eviction.pod.name.as_str();
-        let entry = self.pods.get(name);
-        let (cost, renewal, replica, uid) = if let Some(pod) = &reserving.pending {
-            let moved_on = entry.is_some_and(|e| {
-                e.pod.uid != pod.uid || e.pod.phase != Phase::Pending || e.pod.terminating
-            });
-            if moved_on {
-                self.restart(cx, id);
-                return Turn::Done;
-            }
-            let known = self.budgets.get(budget).and_then(|b| b.ledger.get(name, &pod.uid));
-            let (cost, known) = known.map_or((0, false), |grant| (grant.cost, true));
-            let replica = ReplicaKey::of(pod, cx.config.lws).map(|key| key.to_string());
-            (cost, known, replica.unwrap_or_default(), pod.uid.clone())
-        } else {
-            let Some(entry) = entry.filter(|e| e.pod.uid == reserving.uid && is_running(&e.pod))
-            else {
-                self.restart(cx, id);
-                return Turn::Done;
-            };
-            if !entry.budgets.contains(budget) {
-                // The budget, or the pod's labels, changed meanwhile: it does not cover it any more.
-                self.reserved(cx, budget, id, None);
-                return Turn::Done;
-            }
-            let (cost, renewal) = match self.opinion(budget, entry) {
-                Opinion::Allow { cost } => (cost, false),
-                Opinion::Renew { cost } => (cost, true),
-                Opinion::Deny(objection) => {
-                    let denial = self.explain(entry, &[(budget.clone(), objection)]);
-                    self.deny(cx, id, denial);
-                    return Turn::Done;
-                }
-            };
-            (cost, renewal, self.replica_label(entry), entry.pod.uid.clone())
-        };
-        let grant = Grant {
-            pod: name.to_owned(),
-            uid,
-            replica,
-            cost,
-            requester: eviction.requester.clone(),
-            granted_at: cx.now.truncated(),
-            eviction: id.to_owned(),
-            budgets: reserving.budgets.iter().map(|b| b.object.name.clone()).collect(),
-        };
-        if let Some(Request { stage: Stage::Reserving(reserving), .. }) = self.requests.get_mut(id)
-        {
-            reserving.in_flight = true;
-        }
-        Turn::Grant { grant, renewal }
-    }
-
-    /// This budget has its grant (or needs none): on to the next, or to the answer.
-    pub(super) fn reserved(
-        &mut self,
-        cx: &mut Context<'_>,
-        budget: &BudgetId,
-        id: &str,
-        granted: Option<(i64, bool)>,
-    ) {
-        let Some(request) = self.requests.get_mut(id) else { return };
-        if let Some((cost, renewal)) = granted {
-            request.grants.push(((**budget).clone(), cost));
-            // What another request wrote is not ours to take back.
-            if !renewal {
-                request.reserved.push(budget.clone());
-            }
-        }
-        let Stage::Reserving(reserving) = &mut request.stage else { return };
-        reserving.in_flight = false;
-        reserving.next += 1;
-        if reserving.next == reserving.budgets.len() {
-            self.cover_newcomers(id);
-        }
-        let Some(request) = self.requests.get_mut(id) else { return };
-        let Stage::Reserving(reserving) = &request.stage else { return };
-        let next = reserving.budgets.get(reserving.next).cloned();
-        if request.answered {
-            self.abandon(cx, id);
-        } else if let Some(next) = next {
-            self.enqueue(cx, &next, Op::Reserve { eviction: id.to_owned() });
-        } else {
-            self.allow(cx, id, AllowReason::Granted);
-        }
-    }
-
-    /// A budget may have come to cover the pod since the others were asked.
-    fn cover_newcomers(&mut self, id: &str) {
-        let Some(request) = self.requests.get(id) else { return };
-        let Stage::Reserving(reserving) = &request.stage else { return };
-        let cached = self.covered(&request.eviction.pod.name).map_or(&[][..], |(_, ids)| ids);
-        let mut covering = cached.to_vec();
-        if let Some(pod) = &reserving.pending {
-            covering.extend(self.covering(&Labels::lookup(&self.interner, &pod.labels)));
-            covering.sort_unstable();
-            covering.dedup();
-        }
-        if let Some(Request { stage: Stage::Reserving(reserving), .. }) = self.requests.get_mut(id)
-        {
-            let new: Vec<BudgetId> =
-                covering.into_iter().filter(|b| !reserving.budgets.contains(b)).collect();
-            reserving.budgets.extend(new);
-        }
-    }
-
-    /// The write that carried this request's grant did not happen, and it may be tried again.
-    pub(super) fn not_reserved(&mut self, cx: &mut Context<'_>, budget: &BudgetId, id: &str) {
-        let Some(request) = self.requests.get_mut(id) else { return };
-        if let Stage::Reserving(reserving) = &mut request.stage {
-            reserving.in_flight = false;
-        }
-        if request.answered {
-            self.abandon(cx, id);
-        } else if self.budgets.contains_key(budget) {
-            self.enqueue(cx, budget, Op::Reserve { eviction: id.to_owned() });
-        } else {
-            self.restart(cx, id);
-        }
-    }
-
     pub(super) fn deny(&mut self, cx: &mut Context<'_>, id: &str, denial: Denial) {
         if let Some(request) = self.requests.get_mut(id) {
             if !request.answered {
@@ -401,7 +216,7 @@ impl Namespace {
     }
 
     /// Rule 0 to 7 for one budget, and the bound on its grants.
-    fn opinion(&self, budget: &BudgetId, pod: &PodEntry) -> Opinion {
+    pub(super) fn opinion(&self, budget: &BudgetId, pod: &PodEntry) -> Opinion {
         let Some(entry) = self.budgets.get(budget) else { return Opinion::Allow { cost: 0 } };
         let opinion = self.assess(entry, pod);
         if !matches!(opinion, Opinion::Allow { .. }) || !entry.ledger.is_full() {
@@ -411,7 +226,7 @@ impl Namespace {
         Opinion::Deny(Objection { reason: DenyReason::TooManyGrants, evaluation, replica: None })
     }
 
-    fn allow(&mut self, cx: &mut Context<'_>, id: &str, reason: AllowReason) {
+    pub(super) fn allow(&mut self, cx: &mut Context<'_>, id: &str, reason: AllowReason) {
         let Some(request) = self.requests.remove(id) else { return };
         let verdict = Verdict::Allow(Allowed { reason, grants: request.grants });
         cx.send(Command::Reply { eviction: id.to_owned(), verdict });
@@ -419,7 +234,7 @@ impl Namespace {
     }
 
     /// Go on when what another instance has seen was listed here too.
-    fn wait(&mut self, id: &str) {
+    pub(super) fn wait(&mut self, id: &str) {
         if let Some(request) = self.requests.get_mut(id) {
             request.stage = Stage::Parked;
             self.wait_for_lists(id);
@@ -427,12 +242,12 @@ impl Namespace {
     }
 
     /// What it rested on has changed: give back what it holds and begin again.
-    fn restart(&mut self, cx: &mut Context<'_>, id: &str) {
+    pub(super) fn restart(&mut self, cx: &mut Context<'_>, id: &str) {
         self.refund(cx, id);
         self.start(cx, id);
     }
 
-    fn abandon(&mut self, cx: &mut Context<'_>, id: &str) {
+    pub(super) fn abandon(&mut self, cx: &mut Context<'_>, id: &str) {
         self.refund(cx, id);
         let Some(request) = self.requests.remove(id) else { return };
         let pod = request.eviction.pod.name;
@@ -447,7 +262,7 @@ impl Namespace {
     }
 
     /// In reverse, and only what this request wrote.
-    fn refund(&mut self, cx: &mut Context<'_>, id: &str) {
+    pub(super) fn refund(&mut self, cx: &mut Context<'_>, id: &str) {
         let Some(request) = self.requests.get_mut(id) else { return };
         let pod = request.eviction.pod.name.clone();
         let reserved = std::mem::take(&mut request.reserved);
@@ -457,14 +272,14 @@ impl Namespace {
         }
     }
 
-    fn replica_label(&self, pod: &PodEntry) -> String {
+    pub(super) fn replica_label(&self, pod: &PodEntry) -> String {
         let replica = pod.replica.as_ref().and_then(|key| self.replicas.get(key));
         replica.map(|r| r.resolution.label.clone()).unwrap_or_default()
     }
 }
 
 /// The cache may decide about it: Pending, ended and terminating pods need a live look.
-fn is_running(pod: &Pod) -> bool {
+pub(super) fn is_running(pod: &Pod) -> bool {
     matches!(pod.phase, Phase::Running | Phase::Unknown) && !pod.terminating
 }
 

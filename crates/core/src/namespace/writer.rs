@@ -7,7 +7,7 @@ use std::time::Duration;
 use super::budgets::BudgetEntry;
 use super::evaluate::{Failure, SyncError};
 use super::explain::refuse;
-use super::requests::Turn;
+use super::reserve::Turn;
 use super::{BudgetId, Context, Namespace};
 use crate::io::{Command, Event, Regarding, WriteOutcome};
 use crate::model::{BudgetKey, BudgetStatus, Scope, Timestamp};

@@ -1,0 +1,98 @@
+//! Grants that did not come to anything (semantics 5): expiry, and refunds of what was never completed.
+
+use std::time::Duration;
+
+use super::ledger::{GRANT_EXPIRES, INCOMPLETE_AFTER};
+use super::writer::Op;
+use super::{BudgetId, Context, Namespace, ReadPurpose};
+use crate::io::{Command, Event, PodReadOutcome, Regarding};
+use crate::model::ObjectKey;
+use crate::timer::Due;
+
+/// A live read that failed is tried again.
+const READ_AGAIN: Duration = Duration::from_secs(5);
+
+impl Namespace {
+    /// Two minutes have passed: look whether the pod is still there, on the API server itself.
+    pub(super) fn expire(&mut self, cx: &mut Context<'_>, id: &BudgetId, pod: &str, uid: &str) {
+        if !self.is_due(cx, id, pod, uid, GRANT_EXPIRES) {
+            return;
+        }
+        let purpose =
+            ReadPurpose::Expire { budget: id.clone(), pod: pod.to_owned(), uid: uid.to_owned() };
+        let token = cx.reads.begin(&self.name, purpose);
+        cx.send(Command::ReadPod { token, pod: ObjectKey::new(&*self.name, pod) });
+    }
+
+    pub(super) fn expire_read(
+        &mut self,
+        cx: &mut Context<'_>,
+        id: &BudgetId,
+        pod: &str,
+        uid: &str,
+        outcome: &PodReadOutcome,
+    ) {
+        // Renewed, ended or refunded while we looked.
+        if !self.is_due(cx, id, pod, uid, GRANT_EXPIRES) {
+            return;
+        }
+        let cached = self.pods.get(pod).is_some_and(|entry| entry.pod.uid == uid);
+        match outcome {
+            // Gone here as there. While the cache still has it, it would count as healthy.
+            PodReadOutcome::NotFound if !cached => {}
+            PodReadOutcome::Found(found) if found.uid == uid && !found.terminating && !cx.leads => {
+            }
+            PodReadOutcome::Found(found) if found.uid == uid && !found.terminating => {
+                cx.send(Command::Event(Event {
+                    regarding: Regarding::Pod {
+                        key: ObjectKey::new(&*self.name, pod),
+                        uid: uid.to_owned(),
+                    },
+                    warning: true,
+                    reason: "NotDeleted",
+                    message: format!("Pod was expected by PDB {id} to be deleted but it wasn't"),
+                }));
+            }
+            // On its way out; or gone or replaced, and the cache will learn of it; or unknown. Unsure
+            // keeps the grant.
+            _ => {
+                let due =
+                    Due::Expire { budget: id.clone(), pod: pod.to_owned(), uid: uid.to_owned() };
+                cx.timers.at(cx.now + READ_AGAIN, &self.name, due);
+                return;
+            }
+        }
+        let Some(budget) = self.budgets.get_mut(id) else { return };
+        budget.ledger.end(pod, uid);
+        self.recount_grants(cx, pod);
+        self.touch(cx, id);
+    }
+
+    /// A grant that is one of several whose others never came: whoever reserved it is gone.
+    pub(super) fn refund_incomplete(
+        &mut self,
+        cx: &mut Context<'_>,
+        id: &BudgetId,
+        pod: &str,
+        uid: &str,
+    ) {
+        if !self.is_due(cx, id, pod, uid, INCOMPLETE_AFTER) {
+            return;
+        }
+        let Some(grant) = self.budgets.get(id).and_then(|b| b.ledger.get(pod, uid)) else { return };
+        let missing = grant.budgets.iter().any(|name| {
+            let mut other = (**id).clone();
+            other.object.name.clone_from(name);
+            self.budgets.get(&other).is_some_and(|b| !b.ledger.names(pod))
+        });
+        if missing && !self.requests.contains_key(&grant.eviction) {
+            let refund = Op::Refund { pod: pod.to_owned(), eviction: grant.eviction.clone() };
+            self.enqueue(cx, id, refund);
+        }
+    }
+
+    fn is_due(&self, cx: &Context<'_>, id: &BudgetId, pod: &str, uid: &str, age: Duration) -> bool {
+        let first_seen = self.budgets.get(id).and_then(|b| b.ledger.first_seen(pod, uid));
+        first_seen.is_some_and(|at| at + age <= cx.now)
+    }
+}

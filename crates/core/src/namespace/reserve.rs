@@ -1,0 +1,195 @@
+//! A request takes its turn at one budget's writer after the other.
+
+use super::assess::Opinion;
+use super::requests::{Request, Reserving, Stage, is_running};
+use super::writer::Op;
+use super::{BudgetId, Context, Namespace};
+use crate::model::{BudgetKey, Grant, Phase, Pod};
+use crate::replica::ReplicaKey;
+use crate::selector::Labels;
+use crate::verdict::AllowReason;
+
+/// What a budget's writer shall do with a request whose turn it is.
+pub(super) enum Turn {
+    Grant {
+        grant: Grant,
+        renewal: bool,
+    },
+    /// Nothing to write for this request now.
+    Done,
+}
+
+impl Namespace {
+    /// A Pending pod passes, recorded: it may be Ready before the eviction lands.
+    pub(super) fn reserve_pending(&mut self, cx: &mut Context<'_>, id: &str, pod: Box<Pod>) {
+        let budgets = self.covering(&Labels::lookup(&self.interner, &pod.labels));
+        if budgets.is_empty() {
+            return self.allow(cx, id, AllowReason::NotCovered);
+        }
+        let grants = budgets.iter().map(|b| ((**b).clone(), 0)).collect();
+        let uid = pod.uid.clone();
+        let reserving = Reserving { budgets, next: 0, uid, pending: Some(pod), in_flight: false };
+        self.reserve(cx, id, reserving, grants);
+    }
+
+    pub(super) fn reserve(
+        &mut self,
+        cx: &mut Context<'_>,
+        id: &str,
+        reserving: Reserving,
+        grants: Vec<(BudgetKey, i64)>,
+    ) {
+        let Some(request) = self.requests.get(id) else { return };
+        // One at a time for one pod: whether the earlier one's grants stay decides about this one.
+        let name = &request.eviction.pod.name;
+        let reserving_now =
+            |r: &Request| matches!(r.stage, Stage::Reserving(_)) && r.eviction.pod.name == *name;
+        let busy = self.requests.values().any(reserving_now);
+        let name = name.clone();
+        let Some(request) = self.requests.get_mut(id) else { return };
+        if request.eviction.dry_run {
+            request.grants = grants;
+            return self.allow(cx, id, AllowReason::Granted);
+        }
+        request.grants.clear();
+        if busy {
+            request.stage = Stage::Parked;
+            self.parked.entry(name).or_default().insert(id.to_owned());
+            return;
+        }
+        let first = reserving.budgets[0].clone();
+        request.stage = Stage::Reserving(reserving);
+        self.enqueue(cx, &first, Op::Reserve { eviction: id.to_owned() });
+    }
+
+    /// It is this request's turn at a budget's writer: decide again, on what is known now.
+    pub(super) fn take_turn(&mut self, cx: &mut Context<'_>, budget: &BudgetId, id: &str) -> Turn {
+        if !self.is_current(cx, budget) {
+            self.refund(cx, id);
+            self.wait(id);
+            return Turn::Done;
+        }
+        let Some(request) = self.requests.get(id) else { return Turn::Done };
+        let Stage::Reserving(reserving) = &request.stage else { return Turn::Done };
+        let eviction = &request.eviction;
+        let name = eviction.pod.name.as_str();
+        let entry = self.pods.get(name);
+        let (cost, renewal, replica, uid) = if let Some(pod) = &reserving.pending {
+            let moved_on = entry.is_some_and(|e| {
+                e.pod.uid != pod.uid || e.pod.phase != Phase::Pending || e.pod.terminating
+            });
+            if moved_on {
+                self.restart(cx, id);
+                return Turn::Done;
+            }
+            let known = self.budgets.get(budget).and_then(|b| b.ledger.get(name, &pod.uid));
+            let (cost, known) = known.map_or((0, false), |grant| (grant.cost, true));
+            let replica = ReplicaKey::of(pod, cx.config.lws).map(|key| key.to_string());
+            (cost, known, replica.unwrap_or_default(), pod.uid.clone())
+        } else {
+            let Some(entry) = entry.filter(|e| e.pod.uid == reserving.uid && is_running(&e.pod))
+            else {
+                self.restart(cx, id);
+                return Turn::Done;
+            };
+            if !entry.budgets.contains(budget) {
+                // The budget, or the pod's labels, changed meanwhile: it does not cover it any more.
+                self.reserved(cx, budget, id, None);
+                return Turn::Done;
+            }
+            let (cost, renewal) = match self.opinion(budget, entry) {
+                Opinion::Allow { cost } => (cost, false),
+                Opinion::Renew { cost } => (cost, true),
+                Opinion::Deny(objection) => {
+                    let denial = self.explain(entry, &[(budget.clone(), objection)]);
+                    self.deny(cx, id, denial);
+                    return Turn::Done;
+                }
+            };
+            (cost, renewal, self.replica_label(entry), entry.pod.uid.clone())
+        };
+        let grant = Grant {
+            pod: name.to_owned(),
+            uid,
+            replica,
+            cost,
+            requester: eviction.requester.clone(),
+            granted_at: cx.now.truncated(),
+            eviction: id.to_owned(),
+            budgets: reserving.budgets.iter().map(|b| b.object.name.clone()).collect(),
+        };
+        if let Some(Request { stage: Stage::Reserving(reserving), .. }) = self.requests.get_mut(id)
+        {
+            reserving.in_flight = true;
+        }
+        Turn::Grant { grant, renewal }
+    }
+
+    /// This budget has its grant (or needs none): on to the next, or to the answer.
+    pub(super) fn reserved(
+        &mut self,
+        cx: &mut Context<'_>,
+        budget: &BudgetId,
+        id: &str,
+        granted: Option<(i64, bool)>,
+    ) {
+        let Some(request) = self.requests.get_mut(id) else { return };
+        if let Some((cost, renewal)) = granted {
+            request.grants.push(((**budget).clone(), cost));
+            // What another request wrote is not ours to take back.
+            if !renewal {
+                request.reserved.push(budget.clone());
+            }
+        }
+        let Stage::Reserving(reserving) = &mut request.stage else { return };
+        reserving.in_flight = false;
+        reserving.next += 1;
+        if reserving.next == reserving.budgets.len() {
+            self.cover_newcomers(id);
+        }
+        let Some(request) = self.requests.get_mut(id) else { return };
+        let Stage::Reserving(reserving) = &request.stage else { return };
+        let next = reserving.budgets.get(reserving.next).cloned();
+        if request.answered {
+            self.abandon(cx, id);
+        } else if let Some(next) = next {
+            self.enqueue(cx, &next, Op::Reserve { eviction: id.to_owned() });
+        } else {
+            self.allow(cx, id, AllowReason::Granted);
+        }
+    }
+
+    /// A budget may have come to cover the pod since the others were asked.
+    fn cover_newcomers(&mut self, id: &str) {
+        let Some(request) = self.requests.get(id) else { return };
+        let Stage::Reserving(reserving) = &request.stage else { return };
+        let cached = self.covered(&request.eviction.pod.name).map_or(&[][..], |(_, ids)| ids);
+        let mut covering = cached.to_vec();
+        if let Some(pod) = &reserving.pending {
+            covering.extend(self.covering(&Labels::lookup(&self.interner, &pod.labels)));
+            covering.sort_unstable();
+            covering.dedup();
+        }
+        if let Some(Request { stage: Stage::Reserving(reserving), .. }) = self.requests.get_mut(id)
+        {
+            let new: Vec<BudgetId> =
+                covering.into_iter().filter(|b| !reserving.budgets.contains(b)).collect();
+            reserving.budgets.extend(new);
+        }
+    }
+
+    /// The write that carried this request's grant did not happen, and it may be tried again.
+    pub(super) fn not_reserved(&mut self, cx: &mut Context<'_>, budget: &BudgetId, id: &str) {
+        let Some(request) = self.requests.get_mut(id) else { return };
+        if let Stage::Reserving(reserving) = &mut request.stage {
+            reserving.in_flight = false;
+        }
+        if request.answered {
+            self.abandon(cx, id);
+        } else if self.budgets.contains_key(budget) {
+            self.enqueue(cx, budget, Op::Reserve { eviction: id.to_owned() });
+        } else {
+            self.restart(cx, id);
+        }
+    }
+}
