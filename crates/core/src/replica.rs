@@ -86,8 +86,8 @@ pub(crate) struct Resolution {
     pub(crate) sources: BTreeSet<Source>,
     /// What `MultipleWorkloadsDetected` tells apart.
     pub(crate) workload: Option<String>,
-    /// Jobs of a `JobSet` that its pods belong to.
-    pub(crate) jobs: BTreeSet<String>,
+    /// `JobSets`, by name, and their Jobs, by uid, that its pods belong to.
+    pub(crate) jobs: BTreeSet<(String, String)>,
     /// As a person reads it.
     pub(crate) label: String,
 }

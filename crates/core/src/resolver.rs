@@ -248,7 +248,7 @@ impl<'a> Resolver<'a> {
     fn owner_sources(
         &mut self,
         count: Option<&GroupCount>,
-    ) -> (BTreeSet<Source>, BTreeSet<String>) {
+    ) -> (BTreeSet<Source>, BTreeSet<(String, String)>) {
         let controllers: BTreeSet<Option<&'a ControllerRef>> =
             self.members.keys().map(|m| m.controller.as_ref()).collect();
         let mut sources = BTreeSet::new();
@@ -263,7 +263,7 @@ impl<'a> Resolver<'a> {
                 } else if kind(owner, "batch", "Job") {
                     Some(Source::Job { name })
                 } else if kind(owner, Owner::JOBSET_GROUP, "JobSet") {
-                    jobs.extend(controller.map(|c| c.uid.clone()));
+                    jobs.extend(controller.map(|c| (name.clone(), c.uid.clone())));
                     Some(Source::JobSet { name, otherwise: count.cloned() })
                 } else if kind(owner, "apps", "StatefulSet") && owner.group_size.is_some() {
                     Some(Source::StatefulSet { name })

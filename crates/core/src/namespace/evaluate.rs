@@ -223,8 +223,9 @@ impl Namespace {
             if !tally.has_source(of_jobset) {
                 return true;
             }
-            let own = &replica.resolution.jobs;
-            own.len() == 1 && own.iter().all(|job| jobs.insert(job))
+            let own: Vec<_> =
+                replica.resolution.jobs.iter().filter(|(set, _)| set == jobset).collect();
+            own.len() == 1 && own.iter().all(|job| jobs.insert(*job))
         })
     }
 }
