@@ -103,6 +103,10 @@ impl Fixture {
         }
     }
 
+    pub fn runs_lws(&self) -> bool {
+        self.admin.get("/apis/leaderworkerset.x-k8s.io/v1").is_success()
+    }
+
     /// Whether nodes are played on this cluster: whether one that a test creates turns Ready.
     pub fn plays_nodes(&self) -> bool {
         crate::world::World::try_node(self)

@@ -8,7 +8,9 @@
 //!  world    a namespace and nodes of one test: groups, pods, budgets
 //!    |-- evict    one eviction and its answer
 //!    |-- drain    a real kubectl drain
-//!    '-- truth    healthy replicas, counted from the API server's pods
+//!    |-- truth    healthy replicas, counted from the API server's pods
+//!    |-- history  all that happened to some objects, in the API server's order
+//!    '-- lws      a LeaderWorkerSet, and its groups as its history shows them
 //!
 //! server    the `holdfast serve` process
 //! suite     runs tests, or says why it cannot
@@ -20,6 +22,8 @@ pub mod client;
 pub mod drain;
 pub mod evict;
 pub mod fixture;
+pub mod history;
+pub mod lws;
 pub mod pod;
 pub mod process;
 pub mod server;

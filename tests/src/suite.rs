@@ -15,6 +15,8 @@ pub struct Test {
     pub run: fn(),
     /// Nodes and pods that run without machines: localkube's, or kwok on another cluster.
     pub needs_nodes: bool,
+    /// `LeaderWorkerSet`'s controller.
+    pub needs_lws: bool,
     /// Takes minutes.
     pub long: bool,
 }
@@ -27,6 +29,7 @@ macro_rules! tests {
             name: stringify!($test),
             run: $test,
             needs_nodes: true,
+            needs_lws: false,
             long: false,
         }),*]
     };
@@ -36,6 +39,12 @@ impl Test {
     #[must_use]
     pub fn without_nodes(mut self) -> Self {
         self.needs_nodes = false;
+        self
+    }
+
+    #[must_use]
+    pub fn with_lws(mut self) -> Self {
+        self.needs_lws = true;
         self
     }
 
@@ -69,9 +78,9 @@ pub fn run<T>(
             return ExitCode::FAILURE;
         }
     };
-    let plays_nodes = fixture().plays_nodes();
+    let cluster = Cluster { plays_nodes: fixture().plays_nodes(), runs_lws: fixture().runs_lws() };
     let full = std::env::var_os("HOLDFAST_E2E_FULL").is_some();
-    let trials = tests.iter().map(|test| trial(*test, plays_nodes, full, times.clone())).collect();
+    let trials = tests.iter().map(|test| trial(*test, cluster, full, times.clone())).collect();
     let conclusion = libtest_mimic::run(&args, trials);
     print_times(&times);
     let stopped = stop(started);
@@ -96,11 +105,21 @@ fn not_run(args: &Arguments, tests: &[Test]) -> ExitCode {
     libtest_mimic::run(args, trials.collect()).exit_code()
 }
 
-fn trial(test: Test, plays_nodes: bool, full: bool, times: Times) -> Trial {
+/// What the cluster has that not every cluster has.
+#[derive(Clone, Copy)]
+struct Cluster {
+    plays_nodes: bool,
+    runs_lws: bool,
+}
+
+fn trial(test: Test, cluster: Cluster, full: bool, times: Times) -> Trial {
     let run = move || {
-        if test.needs_nodes && !plays_nodes {
+        if test.needs_nodes && !cluster.plays_nodes {
             let why = "no node that a test creates turns Ready here; run kwok on this cluster";
             return Ok(Completion::ignored_with(why));
+        }
+        if test.needs_lws && !cluster.runs_lws {
+            return Ok(Completion::ignored_with("LeaderWorkerSet is not installed here"));
         }
         let began = Instant::now();
         (test.run)();

@@ -77,7 +77,8 @@ impl Observer {
         let thread = {
             let (seen, stop, client) = (seen.clone(), stop.clone(), client.clone());
             std::thread::spawn(move || {
-                if let Err(error) = RUNTIME.block_on(follow(&client, &watch, &seen, &stop)) {
+                let take = |line: &str| lock(&seen).take(line);
+                if let Err(error) = RUNTIME.block_on(follow(&client, &watch, &stop, take)) {
                     lock(&seen).failed = Some(error);
                 }
             })
@@ -136,11 +137,12 @@ impl Seen {
     }
 }
 
-async fn follow(
+/// Reads a watch until told to stop.
+pub(crate) async fn follow(
     client: &Client,
     path: &str,
-    seen: &Mutex<Seen>,
     stop: &AtomicBool,
+    mut take: impl FnMut(&str) -> Result<(), String>,
 ) -> Result<(), String> {
     const LOOK_UP: Duration = Duration::from_millis(100);
     let mut stream = client.stream(path).await?;
@@ -152,7 +154,7 @@ async fn follow(
             Err(_) => {}
             Ok(Ok(0)) => return Err("the watch ended".to_owned()),
             Ok(Ok(_)) => {
-                lock(seen).take(&String::from_utf8_lossy(&line))?;
+                take(&String::from_utf8_lossy(&line))?;
                 line.clear();
             }
             Ok(Err(error)) => return Err(error.to_string()),
@@ -161,12 +163,12 @@ async fn follow(
     Ok(())
 }
 
-fn versions<'a>(pods: impl IntoIterator<Item = &'a Value>) -> BTreeMap<String, String> {
+pub(crate) fn versions<'a>(pods: impl IntoIterator<Item = &'a Value>) -> BTreeMap<String, String> {
     let version = |pod: &Value| pod["metadata"]["resourceVersion"].as_str().map(str::to_owned);
     pods.into_iter().map(|pod| (name(pod), version(pod).unwrap_or_default())).collect()
 }
 
-fn name(object: &Value) -> String {
+pub(crate) fn name(object: &Value) -> String {
     object["metadata"]["name"].as_str().unwrap_or_default().to_owned()
 }
 

@@ -4,6 +4,7 @@
 mod conditions;
 mod drain;
 mod input;
+mod lws;
 mod owners;
 mod replicas;
 mod requests;
@@ -30,7 +31,14 @@ fn server() -> Arc<Server> {
 
 fn main() -> ExitCode {
     // The long ones first, so that none of them is left alone at the end.
-    let mut tests = tests![
+    let of_lws = tests![
+        lws::a_surging_rollout_and_a_scale_down_leave_no_room_for_a_drain,
+        lws::a_drain_takes_one_group_at_a_time,
+        lws::a_group_that_is_recreated_is_charged_once_and_to_itself_alone,
+        lws::a_group_that_is_not_recreated_needs_its_size,
+    ];
+    let mut tests: Vec<Test> = of_lws.into_iter().map(Test::with_lws).collect();
+    tests.extend(tests![
         drain::a_second_replica_is_held_back_until_the_budget_gives_way,
         owners::a_deployment_leaves_a_node_one_pod_at_a_time,
         drain::a_drain_finishes_the_replica_it_broke_at_no_further_cost,
@@ -54,7 +62,7 @@ fn main() -> ExitCode {
         requests::a_repeated_eviction_costs_nothing_more,
         requests::a_built_in_budget_without_room_refuses_first,
         requests::an_eviction_of_an_earlier_pod_of_that_name_is_not_charged,
-    ];
+    ]);
     let of_the_api = tests![input::each_rule_of_the_schema_names_its_field];
     tests.extend(of_the_api.into_iter().map(Test::without_nodes));
     let long = tests![requests::a_grant_that_came_to_nothing_expires];

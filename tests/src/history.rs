@@ -1,0 +1,139 @@
+//! All that happened to some objects, in the order in which the API server wrote it.
+
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
+use std::thread::JoinHandle;
+use std::time::Instant;
+
+use serde_json::Value;
+
+use crate::client::{Client, RUNTIME, items};
+use crate::truth::{follow, versions};
+use crate::wait::until;
+
+/// One write.
+#[derive(Clone, Debug)]
+pub struct Event {
+    /// One sequence for objects of all kinds: they are in one etcd.
+    pub version: u64,
+    /// When the watch told of it.
+    pub seen: Instant,
+    /// The collection's path.
+    pub path: String,
+    pub gone: bool,
+    pub object: Value,
+}
+
+/// Watches until [`History::end`].
+#[derive(Debug)]
+pub struct History {
+    client: Client,
+    collections: Vec<Collection>,
+    stop: Arc<AtomicBool>,
+}
+
+#[derive(Debug)]
+struct Collection {
+    path: String,
+    events: Arc<Mutex<Vec<Event>>>,
+    thread: Option<JoinHandle<Result<(), String>>>,
+}
+
+impl History {
+    #[track_caller]
+    pub fn of(client: &Client, paths: &[String]) -> Self {
+        let stop = Arc::new(AtomicBool::new(false));
+        let start = |path: &String| Collection::start(client, path, &stop);
+        let collections = paths.iter().map(start).collect();
+        Self { client: client.clone(), collections, stop }
+    }
+
+    /// Everything up to now.
+    #[track_caller]
+    pub fn end(mut self) -> Vec<Event> {
+        for collection in &self.collections {
+            until("the history is as long as the API server's", || {
+                let known = collection.present();
+                let listed = versions(&self.client.list(&collection.path));
+                if known == listed { Ok(()) } else { Err(format!("{known:?}\n!= {listed:?}")) }
+            });
+        }
+        self.stop.store(true, Ordering::Relaxed);
+        let mut events = Vec::new();
+        for collection in &mut self.collections {
+            let ended = collection.thread.take().map(JoinHandle::join);
+            assert!(matches!(ended, Some(Ok(Ok(())))), "{}: {ended:?}", collection.path);
+            events.append(&mut collection.events.lock().expect("not poisoned"));
+        }
+        events.sort_by_key(|event| event.version);
+        events
+    }
+}
+
+impl Drop for History {
+    fn drop(&mut self) {
+        self.stop.store(true, Ordering::Relaxed);
+        for collection in &mut self.collections {
+            if let Some(thread) = collection.thread.take() {
+                thread.join().ok();
+            }
+        }
+    }
+}
+
+impl Collection {
+    #[track_caller]
+    fn start(client: &Client, path: &str, stop: &Arc<AtomicBool>) -> Self {
+        let list = client.get(path).ok().body;
+        let version = list["metadata"]["resourceVersion"].as_str().unwrap_or_default();
+        let watch = format!("{path}?watch=1&resourceVersion={version}&timeoutSeconds=600");
+        let first = items(list).into_iter().map(|object| event(path, false, object));
+        let events = Arc::new(Mutex::new(first.collect::<Vec<_>>()));
+        let thread = {
+            let (path, events) = (path.to_owned(), events.clone());
+            let (client, stop) = (client.clone(), stop.clone());
+            std::thread::spawn(move || {
+                let take = |line: &str| {
+                    let mut change: Value =
+                        serde_json::from_str(line).map_err(|e| format!("{e}: {line}"))?;
+                    let object = change["object"].take();
+                    let gone = match change["type"].as_str() {
+                        Some("ADDED" | "MODIFIED") => false,
+                        Some("DELETED") => true,
+                        _ => return Err(line.to_owned()),
+                    };
+                    events.lock().expect("not poisoned").push(event(&path, gone, object));
+                    Ok(())
+                };
+                RUNTIME.block_on(follow(&client, &watch, &stop, take))
+            })
+        };
+        Self { path: path.to_owned(), events, thread: Some(thread) }
+    }
+
+    /// What is there at the end of the events, as [`versions`] has it.
+    fn present(&self) -> BTreeMap<String, String> {
+        let mut present = BTreeMap::new();
+        for event in self.events.lock().expect("not poisoned").iter() {
+            let of_one = versions([&event.object]);
+            if event.gone {
+                present.retain(|name, _| !of_one.contains_key(name));
+            } else {
+                present.extend(of_one);
+            }
+        }
+        present
+    }
+}
+
+fn event(path: &str, gone: bool, object: Value) -> Event {
+    let version = object["metadata"]["resourceVersion"].as_str().and_then(|v| v.parse().ok());
+    Event {
+        version: version.unwrap_or_default(),
+        seen: Instant::now(),
+        path: path.to_owned(),
+        gone,
+        object,
+    }
+}

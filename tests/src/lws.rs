@@ -1,0 +1,285 @@
+//! A `LeaderWorkerSet` of a test, and what its groups went through.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+
+use serde_json::{Value, json};
+
+use crate::history::{Event, History};
+use crate::truth::is_healthy;
+use crate::wait::{until, until_within};
+use crate::world::World;
+
+const API: &str = "apis/leaderworkerset.x-k8s.io/v1";
+const SETS: &str = "leaderworkersets";
+const INDEX: &str = "leaderworkerset.sigs.k8s.io/group-index";
+
+/// A label of the nodes that a test's pods go to.
+const WORLD: &str = "e2e.holdfast.dev/world";
+
+/// Groups of three: a leader and two workers.
+pub const SIZE: usize = 3;
+
+#[derive(Debug)]
+pub struct Set<'w> {
+    world: &'w World,
+    nodes: Vec<String>,
+}
+
+impl<'w> Set<'w> {
+    /// `serve`, of this many groups on four nodes, all Ready. `more` is merged into its spec.
+    #[track_caller]
+    pub fn new(world: &'w World, replicas: usize, more: &Value) -> Self {
+        let nodes: Vec<String> = (0..4).map(|i| world.node(&format!("n{i}"))).collect();
+        for node in &nodes {
+            let label = json!({"metadata": {"labels": {WORLD: world.namespace}}});
+            let _ = world.admin.patch(&format!("/api/v1/nodes/{node}"), &label).ok();
+        }
+        let mut manifest = json!({
+            "apiVersion": "leaderworkerset.x-k8s.io/v1",
+            "kind": "LeaderWorkerSet",
+            "metadata": {"name": "serve"},
+            "spec": {"replicas": replicas, "leaderWorkerTemplate": {
+                "size": SIZE,
+                "workerTemplate": {
+                    "metadata": {
+                        "labels": {"app": "job"},
+                        // LeaderWorkerSet looks for pods on their way out.
+                        "annotations": {"localkube/lingers": "300ms"},
+                    },
+                    "spec": {
+                        "nodeSelector": {WORLD: world.namespace},
+                        "containers": [{"name": "main", "image": "example.com/main"}],
+                    },
+                },
+            }},
+        });
+        merge(&mut manifest["spec"], more);
+        let _ = world.admin.post(&world.path(API, SETS, ""), &manifest).ok();
+        let set = Self { world, nodes };
+        set.wait_healthy(replicas);
+        set
+    }
+
+    #[track_caller]
+    pub fn wait_healthy(&self, groups: usize) {
+        until_within(Duration::from_mins(1), &format!("{groups} groups are healthy"), || {
+            let pods = self.pods();
+            let healthy = healthy_groups(&pods, usize::MAX, &BTreeSet::new());
+            if healthy.len() == groups && pods.len() == groups * SIZE {
+                return Ok(());
+            }
+            let names: Vec<&str> = pods.iter().map(|pod| text(&pod["metadata"]["name"])).collect();
+            Err(format!("{healthy:?} of {names:?}"))
+        });
+    }
+
+    #[track_caller]
+    pub fn pods(&self) -> Vec<Value> {
+        self.world.admin.list(&self.world.path("api/v1", "pods", ""))
+    }
+
+    /// UIDs by name, of one group.
+    #[track_caller]
+    pub fn group(&self, index: usize) -> BTreeMap<String, String> {
+        let pods = self.pods();
+        let of_group = pods.iter().filter(|pod| group_of(pod) == Some(index));
+        let entry = |pod: &Value| {
+            (text(&pod["metadata"]["name"]).to_owned(), text(&pod["metadata"]["uid"]).to_owned())
+        };
+        of_group.map(entry).collect()
+    }
+
+    /// Whether pods may come to the nodes.
+    #[track_caller]
+    pub fn set_schedulable(&self, schedulable: bool) {
+        for node in &self.nodes {
+            let patch = json!({"spec": {"unschedulable": !schedulable}});
+            let _ = self.world.admin.patch(&format!("/api/v1/nodes/{node}"), &patch).ok();
+        }
+    }
+
+    /// The node with pods of the most groups, and how many.
+    #[track_caller]
+    pub fn busiest_node(&self) -> (String, usize) {
+        let pods = self.pods();
+        let groups_on = |node: &str| {
+            let there = pods.iter().filter(|pod| pod["spec"]["nodeName"] == node);
+            there.filter_map(group_of).collect::<BTreeSet<_>>().len()
+        };
+        let counted = self.nodes.iter().map(|node| (node.clone(), groups_on(node)));
+        counted.max_by_key(|(_, groups)| *groups).expect("there are nodes")
+    }
+
+    #[track_caller]
+    pub fn edit(&self, spec: &Value) {
+        let path = self.world.path(API, SETS, "serve");
+        let _ = self.world.admin.patch(&path, &json!({"spec": spec})).ok();
+    }
+
+    /// Waits until every group is of the current template.
+    #[track_caller]
+    pub fn wait_rolled(&self, replicas: usize) {
+        until_within(Duration::from_mins(2), "the new template is rolled out", || {
+            let set = self.world.admin.get(&self.world.path(API, SETS, "serve")).ok().body;
+            let (status, generation) = (&set["status"], &set["metadata"]["generation"]);
+            let done = ["replicas", "readyReplicas", "updatedReplicas"]
+                .iter()
+                .all(|count| status[*count] == replicas);
+            let observed = status["observedGeneration"].is_null()
+                || status["observedGeneration"] == *generation;
+            if done && observed { Ok(()) } else { Err(status.to_string()) }
+        });
+        self.wait_healthy(replicas);
+    }
+
+    #[track_caller]
+    pub fn watch(&self) -> History {
+        let world = self.world;
+        let budgets = world.path("apis/policy.holdfast.dev/v1", "poddisruptionbudgets", "");
+        let paths = [world.path("api/v1", "pods", ""), budgets, world.path(API, SETS, "")];
+        History::of(&world.admin, &paths)
+    }
+
+    /// Waits until the only budget has no grant left.
+    #[track_caller]
+    pub fn wait_settled(&self, budget: &str) {
+        until("no grant is left", || {
+            let status = self.world.status(budget);
+            let grants = status["grants"].as_array().map_or(0, Vec::len);
+            if grants == 0 { Ok(()) } else { Err(status.to_string()) }
+        });
+    }
+}
+
+/// A grant that took a group, with the truth at that moment.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Taken {
+    pub pod: String,
+    pub group: Option<usize>,
+    /// Before it was taken. A group of which a pod is granted is not healthy any more.
+    pub healthy: BTreeSet<usize>,
+    /// As the budget and the set's scale had it at that moment.
+    pub desired: usize,
+    /// Whether there was room, if not at that moment then in the one before: somebody else's DELETE
+    /// that is on its way while Holdfast decides is beyond any webhook.
+    pub had_room: bool,
+}
+
+/// What the pods, the budget and the set's scale went through, write by write.
+#[derive(Debug, Default)]
+pub struct Story {
+    pub taken: Vec<Taken>,
+    /// Costs of the other grants.
+    pub free: usize,
+    /// The fewest healthy groups.
+    pub least: usize,
+    /// The most groups that were down at the same time because of grants.
+    pub most_taken: usize,
+}
+
+impl Story {
+    /// `lag` is for how long Holdfast may not know of what others did.
+    pub fn of(events: &[Event], max_unavailable: usize, lag: Duration) -> Self {
+        let mut story = Self { least: usize::MAX, ..Self::default() };
+        let mut pods: BTreeMap<&str, &Value> = BTreeMap::new();
+        let (mut scale, mut granted) = (0, BTreeSet::new());
+        let (mut down, mut last_room) = (BTreeSet::new(), None);
+        for event in events {
+            let object = &event.object;
+            if event.path.ends_with("/poddisruptionbudgets") {
+                let grants = object["status"]["grants"].as_array().cloned().unwrap_or_default();
+                let uid = |grant: &Value| text(&grant["uid"]).to_owned();
+                let now: BTreeSet<String> = grants.iter().map(uid).collect();
+                for grant in &grants {
+                    if granted.contains(&uid(grant)) {
+                        continue;
+                    }
+                    if grant["cost"] == 0 {
+                        story.free += 1;
+                    } else {
+                        let pod = text(&grant["pod"]);
+                        let healthy = healthy_groups(pods.values().copied(), scale, &granted);
+                        let desired = scale.saturating_sub(max_unavailable);
+                        let lately = last_room.take().is_some_and(|at| event.seen - at <= lag);
+                        let had_room = healthy.len() > desired || lately;
+                        let group = pods.get(pod).and_then(|pod| group_of(pod));
+                        down.extend(group);
+                        let pod = pod.to_owned();
+                        story.taken.push(Taken { pod, group, healthy, desired, had_room });
+                    }
+                    granted.insert(uid(grant));
+                }
+                // Those that ended stay in force where the pod is on its way out: it is unhealthy.
+                granted = now;
+            } else if event.path.ends_with(SETS) {
+                scale =
+                    object["spec"]["replicas"].as_u64().map_or(0, |n| n.try_into().unwrap_or(0));
+            } else if event.gone {
+                pods.remove(text(&object["metadata"]["name"]));
+            } else {
+                pods.insert(text(&object["metadata"]["name"]), object);
+            }
+            let healthy = healthy_groups(pods.values().copied(), scale, &granted);
+            if healthy.len() > scale.saturating_sub(max_unavailable) {
+                last_room = Some(event.seen);
+            }
+            down.retain(|group| *group < scale && !healthy.contains(group));
+            story.most_taken = story.most_taken.max(down.len());
+            // A history begins with what is there, one object after the other.
+            if story.taken.is_empty() {
+                story.least = healthy.len();
+            }
+            story.least = story.least.min(healthy.len());
+        }
+        story
+    }
+
+    /// The groups that were taken, in order.
+    pub fn groups(&self) -> Vec<usize> {
+        self.taken.iter().filter_map(|taken| taken.group).collect()
+    }
+
+    /// That no grant took a group while there was no room for it.
+    #[track_caller]
+    pub fn assert_kept(&self, max_unavailable: usize) {
+        let wrong: Vec<_> = self.taken.iter().filter(|taken| !taken.had_room).collect();
+        assert!(wrong.is_empty(), "granted without room: {wrong:#?}");
+        assert!(self.most_taken <= max_unavailable, "taken at the same time: {self:#?}");
+    }
+}
+
+/// Groups below `scale` with all of their pods healthy and none of them granted.
+fn healthy_groups<'a>(
+    pods: impl IntoIterator<Item = &'a Value>,
+    scale: usize,
+    granted: &BTreeSet<String>,
+) -> BTreeSet<usize> {
+    let mut healthy: BTreeMap<usize, usize> = BTreeMap::new();
+    for pod in pods {
+        let counts = is_healthy(pod) && !granted.contains(text(&pod["metadata"]["uid"]));
+        if let Some(group) = group_of(pod).filter(|_| counts) {
+            *healthy.entry(group).or_default() += 1;
+        }
+    }
+    healthy.into_iter().filter(|(group, n)| *group < scale && *n >= SIZE).map(|(g, _)| g).collect()
+}
+
+fn group_of(pod: &Value) -> Option<usize> {
+    pod["metadata"]["labels"][INDEX].as_str()?.parse().ok()
+}
+
+fn merge(into: &mut Value, more: &Value) {
+    match (into, more) {
+        (Value::Object(into), Value::Object(more)) => {
+            for (key, value) in more {
+                merge(into.entry(key.clone()).or_insert(Value::Null), value);
+            }
+        }
+        (into, more) => *into = more.clone(),
+    }
+}
+
+fn text(value: &Value) -> &str {
+    value.as_str().unwrap_or_default()
+}
