@@ -3,6 +3,7 @@
 //! ```text
 //! fmt  clippy  unit        each for itself
 //! build -> localkube -> e2e -> outage -> down        the first that fails ends the row, but for down
+//!       -> localkube -> overload -> down             on a control plane that serves few at a time
 //! ```
 
 mod interrupt;
@@ -20,7 +21,7 @@ use std::{
 use anyhow::{Context as _, Result, bail};
 use clap::ValueEnum;
 
-use crate::localkube::{self, Localkube};
+use crate::localkube::{self, Localkube, Options};
 use interrupt::Interrupt;
 use run::cargo;
 use summary::{Counts, Summary};
@@ -49,6 +50,9 @@ enum Stage {
     Unit,
     E2e,
 }
+
+/// Two programs, because what the second does to Holdfast would disturb the first.
+const USUAL: [&str; 2] = ["e2e", "outage"];
 
 /// Runs the stages and prints what became of them: whether all passed.
 pub fn run(args: &Args) -> Result<bool> {
@@ -92,7 +96,8 @@ impl Test<'_> {
         // Always of the whole workspace: a choice of packages is a choice of their dependencies'
         // features, and these would be compiled anew.
         let program = ["build", "--workspace", "--bin", "holdfast"];
-        let tests = ["test", "--workspace", "--test", "e2e", "--test", "outage", "--no-run"];
+        let tests =
+            ["test", "--workspace", "--test=e2e", "--test=outage", "--test=overload", "--no-run"];
         self.cargo("build", &program, &[]) && self.cargo("build tests", &tests, &[])
     }
 
@@ -105,29 +110,48 @@ impl Test<'_> {
             let kubeconfig = fs::canonicalize(kubeconfig)
                 .with_context(|| format!("find {}", kubeconfig.display()))?;
             environment.push(("HOLDFAST_E2E_KUBECONFIG", kubeconfig.into_os_string()));
-            self.tests(&environment);
+            self.tests(&USUAL, &environment);
             return Ok(());
         }
         let dir = localkube::workspace().join("target/localkube-test");
         let _lock = lock(&dir)?;
-        let started = self.summary.time("localkube", || {
-            clear(&dir)?;
-            let (localkube, _) = Localkube::up(&dir)?;
-            localkube.env()
-        });
-        if let Some(variables) = started {
-            environment.extend(variables.into_iter().map(|(name, value)| (name, value.into())));
-            if !self.tests(&environment) {
-                keep_logs(&dir);
-            }
-        }
-        self.summary.time("down", || clear(&dir));
+        let usual = Options { lws: true, ..Options::default() };
+        self.row(&dir, &usual, &USUAL, &environment);
+        let flags = ["--max-requests-inflight=20", "--max-mutating-requests-inflight=20"];
+        let scarce = Options { lws: false, apiserver_flags: flags.map(str::to_owned).into() };
+        self.row(&dir, &scarce, &["overload"], &environment);
         Ok(())
     }
 
-    /// Two programs, because what the second does to Holdfast would disturb the first.
-    fn tests(&mut self, environment: &[(&'static str, OsString)]) -> bool {
-        ["e2e", "outage"].into_iter().all(|name| {
+    /// Runs tests on a control plane of their own.
+    fn row(
+        &mut self,
+        dir: &Path,
+        options: &Options,
+        tests: &[&'static str],
+        environment: &[(&'static str, OsString)],
+    ) {
+        let started = self.summary.time("localkube", || {
+            clear(dir)?;
+            let (localkube, _) = Localkube::up(dir, options)?;
+            localkube.env()
+        });
+        if let Some(variables) = started {
+            let variables = variables.into_iter().map(|(name, value)| (name, value.into()));
+            let environment: Vec<_> = environment.iter().cloned().chain(variables).collect();
+            if !self.tests(tests, &environment) {
+                keep_logs(dir, tests[0]);
+            }
+        }
+        self.summary.time("down", || clear(dir));
+    }
+
+    fn tests(
+        &mut self,
+        programs: &[&'static str],
+        environment: &[(&'static str, OsString)],
+    ) -> bool {
+        programs.iter().all(|name| {
             let mut command = vec!["test", "--workspace", "--test", name];
             if let Some(filter) = &self.args.filter {
                 command.extend(["--", filter]);
@@ -187,8 +211,8 @@ fn clear(dir: &Path) -> Result<()> {
 }
 
 /// They go with the control plane, and somebody will want to read them.
-fn keep_logs(dir: &Path) {
-    let kept = dir.with_file_name("localkube-test-logs");
+fn keep_logs(dir: &Path, of: &str) {
+    let kept = dir.with_file_name(format!("localkube-{of}-logs"));
     let _ = fs::remove_dir_all(&kept);
     match fs::rename(dir.join("logs"), &kept) {
         Ok(()) => eprintln!("the logs of the failed run are in {}", kept.display()),

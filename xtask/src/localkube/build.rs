@@ -57,6 +57,11 @@ pub fn stages(programs: &Path) -> Result<Vec<PathBuf>> {
     Ok(stages)
 }
 
+/// `LeaderWorkerSet`'s manifests as its module gives them to a cluster, rendered by the build.
+pub fn lws_manifests(programs: &Path) -> PathBuf {
+    programs.with_file_name(LWS_MANIFESTS)
+}
+
 /// Kubernetes' programs tell their version and choose their feature gates by these.
 const LDFLAGS: &str = "-s -w \
     -X k8s.io/component-base/version.gitVersion=v1.37.1 \
@@ -69,6 +74,9 @@ const CONTROL_PLANE: [&str; 5] =
 
 /// Beside the directory of the programs.
 const STAGES: &str = "stages";
+
+/// Beside the directory of the programs too.
+const LWS_MANIFESTS: &str = "lws.yaml";
 
 /// Of kwok's stages for a fast cluster, those that localkube wants. Not pod-complete: it ends the
 /// pods of a Job as soon as they run, and a test could not evict them.
@@ -86,8 +94,9 @@ fn build(sources: &Path, target: &Path) -> Result<()> {
     let programs = target.join("bin");
     fs::create_dir_all(&programs).with_context(|| format!("create {}", programs.display()))?;
 
-    let kwok = sources.join("kwok");
-    for (module, what) in [(sources, "the control plane"), (&kwok, "kwok")] {
+    let (kwok, lws) = (sources.join("kwok"), sources.join("lws"));
+    let modules = [(sources, "the control plane"), (&kwok, "kwok"), (&lws, "LeaderWorkerSet")];
+    for (module, what) in modules {
         progress::step(&format!("download the modules of {what}"), || download(module))?;
     }
     let localkube = programs.join("localkube");
@@ -100,7 +109,11 @@ fn build(sources: &Path, target: &Path) -> Result<()> {
     progress::step("build kwok (about 2 minutes on 2 cores)", || {
         go_build(&kwok, "sigs.k8s.io/kwok/cmd/kwok", &programs.join("kwok"))
     })?;
-    copy_stages(&kwok, &target.join(STAGES))
+    copy_stages(&kwok, &target.join(STAGES))?;
+    progress::step("build LeaderWorkerSet (about 2 minutes on 2 cores)", || {
+        go_build(&lws, "sigs.k8s.io/lws/cmd", &programs.join("lws"))
+    })?;
+    render_lws(&lws, &programs.join("kubectl"), &target.join(LWS_MANIFESTS))
 }
 
 /// Proxies answer "too many requests" now and then; what has arrived is not fetched again.
@@ -140,16 +153,35 @@ fn go(module: &Path) -> Command {
     go
 }
 
-fn copy_stages(kwok: &Path, target: &Path) -> Result<()> {
-    let output = go(kwok)
-        .args(["list", "-m", "-f", "{{.Dir}}", "sigs.k8s.io/kwok"])
+/// Where Go keeps the sources of a dependency.
+fn module_dir(module: &Path, dependency: &str) -> Result<PathBuf> {
+    let output = go(module)
+        .args(["list", "-m", "-f", "{{.Dir}}", dependency])
         .stderr(Stdio::inherit())
         .output()
         .context("run go")?;
     if !output.status.success() {
-        bail!("`go list -m sigs.k8s.io/kwok`: {}", output.status);
+        bail!("`go list -m {dependency}`: {}", output.status);
     }
-    let module = PathBuf::from(String::from_utf8(output.stdout)?.trim());
+    Ok(PathBuf::from(String::from_utf8(output.stdout)?.trim()))
+}
+
+fn render_lws(lws: &Path, kubectl: &Path, target: &Path) -> Result<()> {
+    let config = module_dir(lws, "sigs.k8s.io/lws")?.join("config/default");
+    let output = Command::new(kubectl)
+        .arg("kustomize")
+        .arg(&config)
+        .output()
+        .context("run kubectl kustomize")?;
+    if !output.status.success() {
+        let why = String::from_utf8_lossy(&output.stderr);
+        bail!("`kubectl kustomize {}`: {why}", config.display());
+    }
+    fs::write(target, output.stdout).with_context(|| format!("write {}", target.display()))
+}
+
+fn copy_stages(kwok: &Path, target: &Path) -> Result<()> {
+    let module = module_dir(kwok, "sigs.k8s.io/kwok")?;
     fs::create_dir_all(target).with_context(|| format!("create {}", target.display()))?;
     for stage in KWOK_STAGES {
         let source = module.join("kustomize/stage").join(stage);
@@ -182,7 +214,8 @@ fn hash(sources: &Path) -> Result<String> {
         hash.update(content.len().to_le_bytes());
         hash.update(content);
     }
-    for part in [LDFLAGS].into_iter().chain(CONTROL_PLANE).chain(KWOK_STAGES) {
+    for part in [LDFLAGS].into_iter().chain(CONTROL_PLANE).chain(KWOK_STAGES).chain([LWS_MANIFESTS])
+    {
         hash.update(part);
         hash.update([0]);
     }

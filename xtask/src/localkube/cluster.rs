@@ -11,6 +11,7 @@ use anyhow::{Context as _, Result, bail};
 use super::{
     build,
     identity::Identity,
+    options::Options,
     progress, start,
     state::{self, State},
 };
@@ -32,11 +33,18 @@ pub enum Started {
 impl Localkube {
     /// Starts a control plane in `dir` and waits until all of it is ready. Leaves alone one that
     /// runs there already, and clears away what is left of one that does not.
-    pub fn up(dir: &Path) -> Result<(Self, Started)> {
+    pub fn up(dir: &Path, options: &Options) -> Result<(Self, Started)> {
         let programs = build::programs()?;
         let _lock = state::lock(dir)?;
         if let Some(state) = State::load(dir)? {
             if state.is_running() {
+                if state.options != *options {
+                    bail!(
+                        "localkube runs already in {}, with {} and not with {options}: stop it first",
+                        dir.display(),
+                        state.options
+                    );
+                }
                 let running = Self { dir: dir.to_owned(), programs: state.programs };
                 return Ok((running, Started::Before));
             }
@@ -45,7 +53,8 @@ impl Localkube {
             empty(dir)?;
         }
         let began = Instant::now();
-        let mut state = State { programs: programs.clone(), ..State::default() };
+        let mut state =
+            State { programs: programs.clone(), options: options.clone(), ..State::default() };
         if let Err(error) = start::start(dir, &mut state) {
             stop(&state).with_context(|| format!("clean up after: {error:#}"))?;
             return Err(error);

@@ -34,7 +34,14 @@ pub fn etcd(dir: &Path, port: u16, peer_port: u16) -> Component {
     Component { name: "etcd", args, probe: Probe { port, path: "/health", scheme: Scheme::Http } }
 }
 
-pub fn kube_apiserver(dir: &Path, pki: &Pki, port: u16, etcd_port: u16) -> Component {
+/// `more` are flags that come last and so overrule the others.
+pub fn kube_apiserver(
+    dir: &Path,
+    pki: &Pki,
+    port: u16,
+    etcd_port: u16,
+    more: &[String],
+) -> Component {
     let mut args = flags([
         ("etcd-servers", &format!("http://127.0.0.1:{etcd_port}")),
         ("advertise-address", "127.0.0.1"),
@@ -59,6 +66,7 @@ pub fn kube_apiserver(dir: &Path, pki: &Pki, port: u16, etcd_port: u16) -> Compo
         ("runtime-config", "scheduling.k8s.io/v1beta1=true"),
     ]);
     args.extend(serving(pki, port));
+    args.extend(more.iter().cloned());
     Component { name: "kube-apiserver", args, probe: https(port, "/readyz") }
 }
 
@@ -102,6 +110,18 @@ pub fn kwok<'a>(dir: &Path, stages: impl Iterator<Item = &'a Path>, port: u16) -
     ]);
     args.extend(stages.map(|stage| format!("--config={}", stage.display())));
     Component { name: "kwok", args, probe: Probe { port, path: "/readyz", scheme: Scheme::Http } }
+}
+
+/// Ready when it answers the last webhook that it sets up, which is after its controllers.
+pub fn lws(dir: &Path, config: &Path, webhook_port: u16) -> Component {
+    let args = flags([
+        ("kubeconfig", &text(&Identity::Lws.kubeconfig(dir))),
+        ("config", &text(config)),
+        // Both listen on every interface and on fixed ports otherwise.
+        ("metrics-bind-address", "0"),
+        ("health-probe-bind-address", "0"),
+    ]);
+    Component { name: "lws", args, probe: https(webhook_port, "/validate--v1-pod") }
 }
 
 /// `PodGroup`s and gang scheduling are off by default in this version.

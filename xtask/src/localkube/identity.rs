@@ -20,6 +20,8 @@ pub enum Identity {
     KubeControllerManager,
     KubeScheduler,
     Kwok,
+    /// `LeaderWorkerSet`'s controller, as the service account that its manifests give rights to.
+    Lws,
     /// Holdfast, with no more rights than it takes to install itself.
     Holdfast,
     /// A platform engineer who drains nodes.
@@ -43,6 +45,7 @@ impl Identity {
             Self::KubeControllerManager => "kube-controller-manager",
             Self::KubeScheduler => "kube-scheduler",
             Self::Kwok => "kwok",
+            Self::Lws => "lws",
             Self::Holdfast => "holdfast",
             Self::Drainer => "drainer",
         }
@@ -53,28 +56,32 @@ impl Identity {
             Self::Bootstrap => "localkube:bootstrap",
             Self::KubeControllerManager => "system:kube-controller-manager",
             Self::KubeScheduler => "system:kube-scheduler",
+            Self::Lws => "system:serviceaccount:lws-system:lws-controller-manager",
             other => other.name(),
         }
     }
 
-    fn group(self) -> Option<&'static str> {
+    /// With commas between several.
+    fn groups(self) -> Option<&'static str> {
         match self {
             Self::Bootstrap => Some("system:masters"),
             Self::Admin => Some("localkube:admins"),
             // For priority and fairness only: its requests are those of kubelets. (Rights of this
             // group come from the node authorizer, which localkube does not use.)
             Self::Kwok => Some("system:nodes"),
+            Self::Lws => Some("system:serviceaccounts,system:serviceaccounts:lws-system"),
             _ => None,
         }
     }
 }
 
-const ALL: [Identity; 7] = [
+const ALL: [Identity; 8] = [
     Identity::Bootstrap,
     Identity::Admin,
     Identity::KubeControllerManager,
     Identity::KubeScheduler,
     Identity::Kwok,
+    Identity::Lws,
     Identity::Holdfast,
     Identity::Drainer,
 ];
@@ -85,8 +92,8 @@ pub fn create(dir: &Path, server: &str, ca: &Path) -> Result<()> {
     let mut tokens = String::new();
     for identity in ALL {
         let token = random_token()?;
-        let (user, group) = (identity.user(), identity.group().unwrap_or_default());
-        writeln!(tokens, "{token},{user},{user},\"{group}\"")?;
+        let (user, groups) = (identity.user(), identity.groups().unwrap_or_default());
+        writeln!(tokens, "{token},{user},{user},\"{groups}\"")?;
 
         let path = identity.kubeconfig(dir);
         let content = kubeconfig(identity.name(), server, ca, &token);

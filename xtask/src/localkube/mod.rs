@@ -26,6 +26,8 @@ mod build;
 mod cluster;
 mod component;
 mod identity;
+mod lws;
+mod options;
 mod pki;
 mod ports;
 mod probe;
@@ -41,6 +43,7 @@ use clap::Subcommand;
 pub use cluster::Localkube;
 use cluster::Started;
 use identity::Identity;
+pub use options::Options;
 
 #[derive(clap::Args)]
 pub struct Args {
@@ -54,7 +57,7 @@ pub fn run(args: &Args) -> Result<()> {
             println!("{}", build::programs()?.display());
             Ok(())
         }
-        Command::Up(at) => up(&at.dir()?),
+        Command::Up { at, options } => up(&at.dir()?, options),
         Command::Down(at) => Localkube::down(&at.dir()?),
         Command::Env(at) => {
             for (name, value) in Localkube::open(&at.dir()?)?.env()? {
@@ -67,10 +70,15 @@ pub fn run(args: &Args) -> Result<()> {
 
 #[derive(Subcommand)]
 enum Command {
-    /// Build the control plane's programs, if they are not in the cache (about 10 minutes on 2 cores)
+    /// Build the control plane's programs, if they are not in the cache (about 12 minutes on 2 cores)
     Build,
     /// Start a control plane, building it first if need be
-    Up(At),
+    Up {
+        #[command(flatten)]
+        at: At,
+        #[command(flatten)]
+        options: Options,
+    },
     /// Stop the control plane and remove its directory
     Down(At),
     /// Print shell lines to use it: eval "$(cargo xtask localkube env)"
@@ -95,8 +103,8 @@ impl At {
     }
 }
 
-fn up(dir: &Path) -> Result<()> {
-    let (localkube, started) = Localkube::up(dir)?;
+fn up(dir: &Path, options: &Options) -> Result<()> {
+    let (localkube, started) = Localkube::up(dir, options)?;
     if started == Started::Before {
         eprintln!("localkube runs already in {}", dir.display());
     }

@@ -14,6 +14,7 @@ use super::{
     build,
     component::{self, Component},
     identity::{self, Identity},
+    lws::{self, Lws},
     pki::Pki,
     ports::Reserved,
     probe::{Probe, Prober},
@@ -29,8 +30,9 @@ pub fn start(dir: &Path, state: &mut State) -> Result<()> {
     for sub in ["logs", "home"] {
         fs::create_dir_all(dir.join(sub)).with_context(|| format!("create {sub}"))?;
     }
-    let ports: [Reserved; 6] = reserve()?;
-    let [etcd, etcd_peer, apiserver, controllers, scheduler, kwok] = ports;
+    let ports: [Reserved; 7] = reserve()?;
+    let [etcd, etcd_peer, apiserver, controllers, scheduler, kwok, lws] = ports;
+    let options = state.options.clone();
 
     let pki = Pki::create(dir)?;
     let server = format!("https://127.0.0.1:{}", apiserver.port()?);
@@ -42,7 +44,8 @@ pub fn start(dir: &Path, state: &mut State) -> Result<()> {
     let running = starter.spawn(&component, [etcd, etcd_peer])?;
     starter.await_ready(&running)?;
 
-    let component = component::kube_apiserver(dir, &pki, apiserver.port()?, etcd_port);
+    let (port, more) = (apiserver.port()?, &options.apiserver_flags);
+    let component = component::kube_apiserver(dir, &pki, port, etcd_port, more);
     let running = starter.spawn(&component, [apiserver])?;
     starter.await_ready(&running)?;
 
@@ -60,6 +63,10 @@ pub fn start(dir: &Path, state: &mut State) -> Result<()> {
     }
     // No pod can be created in a namespace before this exists, which the controllers see to.
     starter.kubectl(&["wait", "--for=create", "serviceaccount/default", "--timeout=30s"])?;
+
+    if options.lws {
+        starter.lws(&pki, lws)?;
+    }
 
     starter.state.ready = true;
     starter.state.save(dir)
@@ -94,6 +101,17 @@ impl Starter<'_> {
         Ok(Running { process, probe: component.probe.clone(), log })
     }
 
+    fn lws(&mut self, pki: &Pki, port: Reserved) -> Result<()> {
+        let manifests = build::lws_manifests(&self.state.programs);
+        let lws = Lws::create(self.dir, &manifests, pki, port.port()?)?;
+        let kustomization = lws.kustomization.display().to_string();
+        self.kubectl(&["apply", "--server-side", "-k", &kustomization])?;
+        self.kubectl_soon(&["wait", "--for=condition=Established", lws::CRD, "--timeout=30s"])?;
+        let component = component::lws(self.dir, &lws.config, port.port()?);
+        let running = self.spawn(&component, [port])?;
+        self.await_ready(&running)
+    }
+
     fn await_ready(&self, running: &Running) -> Result<()> {
         const PATIENCE: Duration = Duration::from_mins(1);
         let deadline = Instant::now() + PATIENCE;
@@ -109,6 +127,19 @@ impl Starter<'_> {
                 return Err(with_log(&late, &running.log));
             }
             thread::sleep(Duration::from_millis(50));
+        }
+    }
+
+    /// For `kubectl wait`, which gives up at once on an object that has no conditions yet.
+    fn kubectl_soon(&self, args: &[&str]) -> Result<()> {
+        const PATIENCE: Duration = Duration::from_secs(30);
+        let began = Instant::now();
+        loop {
+            let result = self.kubectl(args);
+            if result.is_ok() || began.elapsed() > PATIENCE {
+                return result;
+            }
+            thread::sleep(Duration::from_millis(100));
         }
     }
 

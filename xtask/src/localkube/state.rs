@@ -10,7 +10,7 @@ use std::{
 use anyhow::{Context as _, Result, bail};
 use serde::{Deserialize, Serialize};
 
-use super::process::Process;
+use super::{options::Options, process::Process};
 
 /// What `state.json` holds. Written anew after each process is started, so that whatever happens
 /// next, `down` knows what to stop.
@@ -18,6 +18,9 @@ use super::process::Process;
 pub struct State {
     /// Where the programs are that it was started with.
     pub programs: PathBuf,
+    /// What it was started with.
+    #[serde(default)]
+    pub options: Options,
     /// In the order of start.
     pub processes: Vec<Process>,
     /// Whether `up` came to its end.

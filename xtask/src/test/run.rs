@@ -30,7 +30,18 @@ pub fn cargo(
         bail!("interrupted");
     }
     let cargo = env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
-    let mut child = Command::new(cargo)
+    let mut command = Command::new(cargo);
+    // What cargo told us about this package. Build scripts that look at it would think that they
+    // are asked for another, and half of the workspace would be compiled anew.
+    for (name, _) in env::vars_os() {
+        if ["CARGO_PKG_", "CARGO_MANIFEST_"]
+            .iter()
+            .any(|own| name.to_string_lossy().starts_with(own))
+        {
+            command.env_remove(name);
+        }
+    }
+    let mut child = command
         .args(args)
         .envs(environment.iter().map(|(name, value)| (name, value)))
         .current_dir(workspace())

@@ -1,0 +1,26 @@
+//! What a control plane may have beyond the usual.
+
+use std::fmt;
+
+use serde::{Deserialize, Serialize};
+
+/// On record with the control plane, so that nobody takes one for another.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, clap::Args)]
+pub struct Options {
+    /// Run LWS too, whose replicas are groups of a leader and its workers
+    #[arg(long)]
+    pub lws: bool,
+    /// A flag for kube-apiserver, which overrules localkube's own; may be given several times
+    #[arg(long = "apiserver-flag", value_name = "--NAME=VALUE", allow_hyphen_values = true)]
+    pub apiserver_flags: Vec<String>,
+}
+
+impl fmt::Display for Options {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let lws = self.lws.then(|| "--lws".to_owned());
+        let flags = self.apiserver_flags.iter().map(|flag| format!("--apiserver-flag={flag}"));
+        let options: Vec<String> = lws.into_iter().chain(flags).collect();
+        f.write_str(if options.is_empty() { "no options" } else { "" })?;
+        f.write_str(&options.join(" "))
+    }
+}
