@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 
 use crate::history::{Event, History};
 use crate::truth::is_healthy;
-use crate::wait::{until, until_within};
+use crate::wait::until_within;
 use crate::world::World;
 
 const API: &str = "apis/leaderworkerset.x-k8s.io/v1";
@@ -44,8 +44,9 @@ impl<'w> Set<'w> {
                 "workerTemplate": {
                     "metadata": {
                         "labels": {"app": "job"},
-                        // LeaderWorkerSet looks for pods on their way out.
-                        "annotations": {"localkube/lingers": "300ms"},
+                        // LeaderWorkerSet looks for pods on their way out. And an eviction that
+                        // finds its pod gone leaves a grant that has to expire (semantics 5).
+                        "annotations": {"localkube/lingers": "1s"},
                     },
                     "spec": {
                         "nodeSelector": {WORLD: world.namespace},
@@ -141,10 +142,11 @@ impl<'w> Set<'w> {
         History::of(&world.admin, &paths)
     }
 
-    /// Waits until the only budget has no grant left.
+    /// Waits until no grant is left, if need be until those have expired whose eviction came to
+    /// nothing: while one is decided the set may delete the pod.
     #[track_caller]
     pub fn wait_settled(&self, budget: &str) {
-        until("no grant is left", || {
+        until_within(Duration::from_secs(150), "no grant is left", || {
             let status = self.world.status(budget);
             let grants = status["grants"].as_array().map_or(0, Vec::len);
             if grants == 0 { Ok(()) } else { Err(status.to_string()) }
