@@ -82,9 +82,10 @@ impl Test<'_> {
             self.cargo("clippy", &clippy, &[]);
         }
         if self.wants(Stage::Unit) {
-            let cases = self.args.full.then(|| ("PROPTEST_CASES", OsString::from("20000")));
+            let many = [("PROPTEST_CASES", "20000".into()), ("HOLDFAST_SEEDS", "3000".into())];
+            let cases = if self.args.full { &many[..] } else { &[] };
             let unit = ["test", "--workspace", "--exclude", "holdfast-e2e", "--no-fail-fast"];
-            self.cargo("unit", &unit, cases.as_slice());
+            self.cargo("unit", &unit, cases);
         }
         if self.wants(Stage::E2e) && self.build() {
             self.end_to_end()?;

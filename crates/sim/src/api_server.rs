@@ -1,18 +1,23 @@
 //! How the API server answers the engine's calls.
 
+use std::sync::Arc;
+
 use holdfast_core::io::{PodReadOutcome, ScaleOutcome, SnapshotOutcome, WriteOutcome};
 use holdfast_core::model::{
     Budget, BudgetKey, BudgetStatus, ControllerRef, GroupKind, ObjectKey, ResourceVersion,
 };
 use holdfast_core::{Command, Input};
 
-use crate::world::World;
+use crate::instance::Call;
+use crate::view::View;
+use crate::world::{World, Written};
 
 impl World {
-    pub(crate) fn execute(&mut self, call: Command) -> Option<Input> {
-        match call {
+    pub(crate) fn execute(&mut self, call: Call) -> Option<Input> {
+        let Call { by, command, view } = call;
+        match command {
             Command::WriteStatus { budget, uid, version, status } => {
-                let outcome = self.write_status(&budget, &uid, &version, *status);
+                let outcome = self.write_status((by, view), &budget, (&uid, &version), *status);
                 Some(Input::StatusWritten { budget, outcome })
             }
             Command::ReadBudget { budget } => {
@@ -45,7 +50,7 @@ impl World {
                 None
             }
             Command::Reply { .. } | Command::Event(_) | Command::WakeAt(_) => {
-                unreachable!("not a call to the API server: {call:?}")
+                unreachable!("not a call to the API server: {command:?}")
             }
         }
     }
@@ -54,9 +59,9 @@ impl World {
     /// the shell reads before it answers.
     fn write_status(
         &mut self,
+        (by, view): (usize, Arc<View>),
         key: &BudgetKey,
-        uid: &str,
-        version: &ResourceVersion,
+        (uid, version): (&str, &ResourceVersion),
         status: BudgetStatus,
     ) -> WriteOutcome {
         let stored = self.truth.budgets.get(key);
@@ -64,7 +69,9 @@ impl World {
             let written = Budget { status, ..budget.clone() };
             // A write that changes nothing leaves the version alone, and no watch hears of it.
             if written != *budget {
-                self.store(written);
+                let before = budget.clone();
+                let after = self.store(written);
+                self.note_write(Written { by, before, after, view });
             }
         }
         current(self.truth.budgets.get(key))
@@ -119,12 +126,13 @@ mod tests {
 
     fn write(world: &mut World, read: &Budget, current_healthy: i64) -> WriteOutcome {
         let status = BudgetStatus { current_healthy, ..BudgetStatus::default() };
-        let answer = world.execute(Command::WriteStatus {
+        let command = Command::WriteStatus {
             budget: read.key.clone(),
             uid: read.uid.clone(),
             version: read.version.clone(),
             status: Box::new(status),
-        });
+        };
+        let answer = world.execute(Call { by: 0, command, view: Arc::default() });
         match answer {
             Some(Input::StatusWritten { outcome, .. }) => outcome,
             other => panic!("not the answer to a write: {other:?}"),

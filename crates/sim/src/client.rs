@@ -6,6 +6,7 @@ use holdfast_core::model::{DisruptionTarget, ObjectKey, Pod};
 use holdfast_core::verdict::Verdict;
 use holdfast_core::{Eviction, Input};
 
+use crate::instance::InstanceMut;
 use crate::name::Name;
 use crate::world::World;
 
@@ -50,14 +51,7 @@ impl World {
 
     /// A plain request for this pod, to be changed at will before it is decided.
     pub fn eviction(&mut self, pod: impl Name) -> Eviction {
-        Eviction {
-            id: self.next_eviction_id(),
-            pod: pod.object_key(),
-            uid: None,
-            requester: "test-client".to_owned(),
-            dry_run: false,
-            deadline: self.now() + ANSWER_WITHIN,
-        }
+        self.instance(0).eviction(pod)
     }
 
     /// Ask, and let time pass until the answer comes.
@@ -91,14 +85,42 @@ impl World {
 
     /// What the API server does after an allowed eviction, each step a watch event of its own: the
     /// condition, the deletion timestamp, and, once the kubelet is done, the removal.
-    fn carry_out(&mut self, key: &ObjectKey) {
-        let Some(pod) = self.truth.pods.get(key).cloned() else { return };
+    pub fn carry_out(&mut self, pod: impl Name) {
+        let key = pod.object_key();
+        self.begin_eviction(&key);
+        self.delete_pod(&key);
+    }
+
+    /// The API server's part of it: the condition, then the deletion timestamp.
+    pub fn begin_eviction(&mut self, pod: impl Name) {
+        let Some(pod) = self.truth.pods.get(&pod.object_key()).cloned() else { return };
         let target = DisruptionTarget {
             reason: DisruptionTarget::EVICTION_API.to_owned(),
             since: self.now().truncated(),
         };
         let marked = self.store(Pod { disruption_target: Some(target), ..pod });
         self.store(Pod { terminating: true, ..marked });
-        self.delete_pod(key);
+        self.settle();
+    }
+}
+
+impl InstanceMut<'_> {
+    /// A plain request for this pod, with a deadline on this instance's clock.
+    pub fn eviction(&mut self, pod: impl Name) -> Eviction {
+        Eviction {
+            id: self.world.next_eviction_id(),
+            pod: pod.object_key(),
+            uid: None,
+            requester: "test-client".to_owned(),
+            dry_run: false,
+            deadline: self.now() + ANSWER_WITHIN,
+        }
+    }
+
+    /// Ask this instance, and let time pass until the answer comes.
+    pub fn decide(&mut self, pod: impl Name) -> Verdict {
+        let eviction = self.eviction(pod);
+        let id = self.submit(eviction);
+        self.world.wait_for(&id)
     }
 }

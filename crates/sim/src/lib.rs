@@ -1,15 +1,16 @@
-//! A small in-memory cluster around one engine.
+//! A small in-memory cluster around one or more engines.
 //!
 //! ```text
 //!   test, demo --- apply, edit, delete, evict ---> truth (what the API server stores)
 //!                                                    |  watch events       ^  reads, status writes
 //!                                                    v                     |
-//!                                                  Engine::handle ---> Engine::poll
+//!                                                  Engine::handle ---> Engine::poll    (one per instance)
 //! ```
 //!
 //! [`World`] is the API server and everything behind it: it stores the objects, gives out uids and
 //! resource versions, serves the watch, and executes the engine's commands on a virtual clock.
-//! Nothing here is random and nothing reads a real clock, so a run is a function of its calls.
+//! Nothing here reads a real clock, and what is drawn from [`Random`] is decided by its seed, so a run
+//! is a function of its calls.
 //!
 //! What the world says about health ([`World::healthy_replicas`]) is counted from its own objects
 //! and never asks the engine: it is there to check the engine.
@@ -32,15 +33,21 @@ mod api_server;
 mod builders;
 mod client;
 mod health;
+mod instance;
 mod name;
 mod nodes;
 mod objects;
+mod random;
 mod truth;
+mod view;
 mod world;
 
 pub use builders::{
     BudgetBuilder, GroupBuilder, OwnerBuilder, PodBuilder, WorkloadBuilder, budget, group, owner,
     pod, workload,
 };
+pub use instance::{Fate, InstanceMut};
 pub use name::{NAMESPACE, Name};
-pub use world::World;
+pub use random::Random;
+pub use view::View;
+pub use world::{World, Written};

@@ -1,13 +1,16 @@
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 use std::time::Duration;
 
 use holdfast_core::io::Event;
-use holdfast_core::model::Timestamp;
+use holdfast_core::model::{Budget, Timestamp};
 use holdfast_core::verdict::Verdict;
 use holdfast_core::{Change, Command, Config, Engine, Input, Kind};
 
+use crate::instance::{Call, Clock, Instance, InstanceMut, Next};
 use crate::nodes::Nodes;
 use crate::truth::{Resource, Truth};
+use crate::view::View;
 
 /// The virtual clock starts at a round, plausible time: 2027-01-15T08:00:00Z.
 const START: Timestamp = Timestamp::from_secs(1_800_000_000);
@@ -15,60 +18,80 @@ const START: Timestamp = Timestamp::from_secs(1_800_000_000);
 /// Far more steps than any scenario takes; an engine that needs more is going round in circles.
 const STEPS_MAX: usize = 100_000;
 
-/// An API server, the cluster behind it and one engine, on a virtual clock.
+/// An API server, the cluster behind it and one or more engines, on a virtual clock.
 ///
-/// Two queues stand between truth and engine, as they do in a real cluster: watch events on their way
-/// in and API calls on their way out. By default both are emptied after every call; a test that
-/// needs a stale cache or a write under way holds them.
+/// Two queues stand between truth and each engine, as they do in a real cluster: watch events on
+/// their way in and API calls on their way out. By default both are emptied after every call; a test
+/// that needs a stale cache or a write under way holds them. What does not say which instance it
+/// means, means the first.
 #[derive(Debug)]
 pub struct World {
     pub(crate) truth: Truth,
     pub(crate) nodes: Nodes,
-    engine: Engine,
-    watched: BTreeSet<Kind>,
-    listed: bool,
+    pub(crate) instances: Vec<Instance>,
+    /// Calls that nobody waits for any more and that are still on their way.
+    pub(crate) late: Vec<Call>,
+    config: Config,
     now: Timestamp,
-    wake: Option<Timestamp>,
-    watch: Queue<Input>,
-    calls: Queue<Command>,
     replies: BTreeMap<String, Verdict>,
     events: Vec<Event>,
     evictions: u64,
+    /// Views and writes, for those who check the engines by them; to keep them costs a copy of all
+    /// objects per write.
+    recording: bool,
+    writes: Vec<Written>,
+}
+
+/// A status write that the API server has applied.
+#[derive(Clone, Debug)]
+pub struct Written {
+    /// The instance that wrote.
+    pub by: usize,
+    pub before: Budget,
+    pub after: Budget,
+    /// What the writer had been told when it decided.
+    pub view: Arc<View>,
 }
 
 impl World {
     /// An empty cluster. The engine sees nothing of it before [`World::sync`].
     pub fn new(config: Config) -> Self {
+        Self::with_instances(config, 1)
+    }
+
+    /// An empty cluster with so many instances of Holdfast.
+    pub fn with_instances(config: Config, count: usize) -> Self {
+        let clock = Clock::new(START);
         Self {
             truth: Truth::default(),
             nodes: Nodes::default(),
-            watched: config.kinds.clone(),
-            engine: Engine::new(config),
-            listed: false,
+            instances: (0..count).map(|_| Instance::new(&config, clock)).collect(),
+            late: Vec::new(),
+            config,
             now: START,
-            wake: None,
-            watch: Queue::default(),
-            calls: Queue::default(),
             replies: BTreeMap::new(),
             events: Vec::new(),
             evictions: 0,
+            recording: false,
+            writes: Vec::new(),
         }
     }
 
-    /// List every watched kind to the engine, and watch from there on. Watch events that were still
-    /// held are lost, as they are when a real watch breaks: a second call is a relist.
+    pub fn instance(&mut self, index: usize) -> InstanceMut<'_> {
+        assert!(index < self.instances.len(), "there is no instance {index}");
+        InstanceMut { world: self, index }
+    }
+
+    pub fn instance_count(&self) -> usize {
+        self.instances.len()
+    }
+
+    /// List every watched kind to every instance, and watch from there on. Watch events that were
+    /// still held are lost, as they are when a real watch breaks: a second call is a relist.
     pub fn sync(&mut self) {
-        self.watch.waiting.clear();
-        self.listed = true;
-        for kind in self.watched.clone() {
-            self.feed(Input::ListBegan(kind.clone()));
-            for object in self.truth.list(&kind) {
-                self.feed(object);
-            }
-            let version = self.truth.version();
-            self.feed(Input::ListEnded(kind, version));
+        for index in 0..self.instances.len() {
+            self.instance(index).sync();
         }
-        self.settle();
     }
 
     pub fn now(&self) -> Timestamp {
@@ -84,7 +107,7 @@ impl World {
         self.advance_to(self.now + by);
     }
 
-    /// Let time pass. The engine is woken, and pods become ready, at their own times on the way.
+    /// Let time pass. Engines are woken, and pods become ready, at their own times on the way.
     pub fn advance_to(&mut self, to: Timestamp) {
         for _ in 0..STEPS_MAX {
             let Some(due) = self.next_due().filter(|due| *due <= to) else {
@@ -93,13 +116,17 @@ impl World {
             };
             self.now = self.now.max(due);
             self.finish_starting_pods();
-            if self.wake.is_some_and(|wake| wake <= self.now) {
-                self.wake = None;
-                self.feed(Input::Tick);
+            for index in 0..self.instances.len() {
+                let instance = &mut self.instances[index];
+                let shown = instance.clock.read(self.now);
+                if instance.wake.is_some_and(|wake| wake <= shown) {
+                    instance.wake = None;
+                    self.feed_to(index, Input::Tick);
+                }
             }
             self.settle();
         }
-        panic!("the engine asks to be woken again and again without time passing");
+        panic!("an engine asks to be woken again and again without time passing");
     }
 
     /// Jump from wake to wake until nothing is due any more, at most `limit` ahead. An engine with
@@ -113,38 +140,63 @@ impl World {
 
     /// When something happens next without anybody's doing.
     pub fn next_due(&self) -> Option<Timestamp> {
-        let pod = self.nodes.next_start();
-        [self.wake, pod].into_iter().flatten().min()
+        let wakes = self.instances.iter().filter_map(|i| i.wake.map(|wake| i.clock.when(wake)));
+        wakes.chain(self.nodes.next_start()).min()
     }
 
     /// From now on watch events wait: the engine's cache grows stale.
     pub fn hold_watch(&mut self) {
-        self.watch.held = true;
+        self.instance(0).hold_watch();
     }
 
     pub fn release_watch(&mut self) {
-        self.watch.held = false;
-        self.settle();
+        self.instance(0).release_watch();
     }
 
     /// Watch events that wait to be delivered, oldest first.
     pub fn watch_under_way(&self) -> impl Iterator<Item = &Input> {
-        self.watch.waiting.iter()
+        self.instances[0].watch.waiting.iter().map(|(_, event)| event)
     }
 
     /// From now on the engine's reads and writes stay under way, unanswered.
     pub fn hold_calls(&mut self) {
-        self.calls.held = true;
+        self.instance(0).hold_calls();
     }
 
     pub fn release_calls(&mut self) {
-        self.calls.held = false;
-        self.settle();
+        self.instance(0).release_calls();
     }
 
     /// Calls that wait to be answered, oldest first.
     pub fn calls_under_way(&self) -> impl Iterator<Item = &Command> {
-        self.calls.waiting.iter()
+        self.instances[0].calls.waiting.iter().map(|call| &call.command)
+    }
+
+    /// How many calls are on their way that nobody waits for any more.
+    pub fn late_calls(&self) -> usize {
+        self.late.len()
+    }
+
+    /// The n-th call that nobody waits for any more arrives at last.
+    pub fn land_late(&mut self, n: usize) {
+        let call = self.late.remove(n);
+        self.execute(call);
+        self.settle();
+    }
+
+    /// The n-th call that nobody waits for any more never arrives.
+    pub fn drop_late(&mut self, n: usize) {
+        self.late.remove(n);
+    }
+
+    /// From now on keep what each instance is told ([`World::view_of`]) and every status write.
+    pub fn record(&mut self) {
+        self.recording = true;
+    }
+
+    /// The status writes that were applied since the last call.
+    pub fn take_writes(&mut self) -> Vec<Written> {
+        std::mem::take(&mut self.writes)
     }
 
     /// The Kubernetes Events published since the last call.
@@ -153,13 +205,47 @@ impl World {
     }
 
     pub fn engine(&self) -> &Engine {
-        &self.engine
+        self.instances[0].engine.as_ref().expect("the instance is up")
+    }
+
+    /// What the instance has been told so far.
+    pub fn view_of(&self, index: usize) -> &View {
+        &self.instances[index].view
+    }
+
+    /// Every object that an instance could have been told of, as it truly stands.
+    pub fn true_view(&self) -> View {
+        let mut view = View::default();
+        for input in self.config.kinds.iter().flat_map(|kind| self.truth.list(kind)) {
+            view.take_in(&input);
+        }
+        view
+    }
+
+    /// An engine that has just listed everything, to hold against those that have been running.
+    pub fn fresh_engine(&self) -> Engine {
+        let mut engine = Engine::new(self.config.clone());
+        for kind in &self.config.kinds {
+            engine.handle(self.now, Input::ListBegan(kind.clone()));
+            for object in self.truth.list(kind) {
+                engine.handle(self.now, object);
+            }
+            engine.handle(self.now, Input::ListEnded(kind.clone(), self.truth.version()));
+        }
+        engine
     }
 
     /// Hand over one input that no object of this world explains, and let everything follow.
     pub fn inject(&mut self, input: Input) {
-        self.feed(input);
-        self.settle();
+        self.instance(0).inject(input);
+    }
+
+    pub(crate) fn config(&self) -> &Config {
+        &self.config
+    }
+
+    pub(crate) fn watched(&self) -> BTreeSet<Kind> {
+        self.config.kinds.clone()
     }
 
     pub(crate) fn take_reply(&mut self, eviction: &str) -> Option<Verdict> {
@@ -175,75 +261,87 @@ impl World {
         format!("eviction-{}", self.evictions)
     }
 
-    /// Store an object and tell the watch.
+    pub(crate) fn note_write(&mut self, written: Written) {
+        if self.recording {
+            self.writes.push(written);
+        }
+    }
+
+    /// Store an object and tell the watches.
     pub(crate) fn store<T: Resource>(&mut self, object: T) -> T {
         let stored = self.truth.put(object);
-        self.notify(Change::Applied(stored.clone()), &stored.kind());
+        self.notify(&Change::Applied(stored.clone()), &stored.kind());
         stored
     }
 
-    /// Remove an object and tell the watch.
+    /// Remove an object and tell the watches.
     pub(crate) fn discard<T: Resource>(&mut self, key: &T::Key) -> Option<T> {
         let last: T = self.truth.remove(key)?;
-        self.notify(Change::Deleted(last.clone()), &last.kind());
+        self.notify(&Change::Deleted(last.clone()), &last.kind());
         Some(last)
     }
 
-    /// Answer calls and deliver watch events until both queues are empty or held. Answers go first:
+    /// Answer calls and deliver watch events until all queues are empty or held. Answers go first:
     /// a client sees the result of its own write before the watch tells it.
     pub(crate) fn settle(&mut self) {
         for _ in 0..STEPS_MAX {
-            if let Some(call) = self.calls.next() {
-                if let Some(answer) = self.execute(call) {
-                    self.feed(answer);
+            let all = 0..self.instances.len();
+            let mut calls = all.clone().filter_map(|i| Some((i, self.instances[i].calls.next()?)));
+            if let Some((index, next)) = calls.next() {
+                drop(calls);
+                let answer = match next {
+                    Next::Answer(answer) => Some(*answer),
+                    Next::Call(call) => self.execute(call),
+                };
+                if let Some(answer) = answer {
+                    self.feed_to(index, answer);
                 }
-            } else if let Some(event) = self.watch.next() {
-                self.feed(event);
-            } else {
-                return;
+                continue;
             }
+            drop(calls);
+            let mut events = all.filter_map(|i| Some((i, self.instances[i].watch.next()?)));
+            let Some((index, event)) = events.next() else { return };
+            drop(events);
+            self.feed_to(index, event);
         }
-        panic!("engine and API server keep each other busy without end");
+        panic!("engines and API server keep each other busy without end");
+    }
+
+    pub(crate) fn feed(&mut self, input: Input) {
+        self.feed_to(0, input);
     }
 
     /// One `handle` and, as the engine's contract asks, `poll` until it is empty.
-    pub(crate) fn feed(&mut self, input: Input) {
-        self.engine.handle(self.now, input);
-        while let Some(command) = self.engine.poll() {
+    pub(crate) fn feed_to(&mut self, index: usize, input: Input) {
+        let instance = &mut self.instances[index];
+        let Some(engine) = &mut instance.engine else { return };
+        if self.recording {
+            Arc::make_mut(&mut instance.view).take_in(&input);
+        }
+        engine.handle(instance.clock.read(self.now), input);
+        while let Some(command) = engine.poll() {
             match command {
                 Command::Reply { eviction, verdict } => {
                     let earlier = self.replies.insert(eviction.clone(), verdict);
                     assert!(earlier.is_none(), "{eviction} was answered twice");
                 }
                 Command::Event(event) => self.events.push(event),
-                Command::WakeAt(at) => self.wake = Some(at),
-                call => self.calls.waiting.push_back(call),
+                Command::WakeAt(at) => instance.wake = Some(at),
+                command => {
+                    let view = instance.view.clone();
+                    instance.calls.waiting.push_back(Call { by: index, command, view });
+                }
             }
         }
     }
 
-    fn notify<T: Resource>(&mut self, change: Change<T>, kind: &Kind) {
+    fn notify<T: Resource>(&mut self, change: &Change<T>, kind: &Kind) {
         // Before the first list there is no watch, and of other kinds there never is one.
-        if self.listed && self.watched.contains(kind) {
-            self.watch.waiting.push_back(T::input(change));
+        if !self.config.kinds.contains(kind) {
+            return;
         }
-    }
-}
-
-#[derive(Debug)]
-struct Queue<T> {
-    waiting: VecDeque<T>,
-    held: bool,
-}
-
-impl<T> Queue<T> {
-    fn next(&mut self) -> Option<T> {
-        if self.held { None } else { self.waiting.pop_front() }
-    }
-}
-
-impl<T> Default for Queue<T> {
-    fn default() -> Self {
-        Self { waiting: VecDeque::new(), held: false }
+        for instance in self.instances.iter_mut().filter(|instance| instance.listed) {
+            instance.watch.waiting.push_back((kind.clone(), T::input(change.clone())));
+        }
     }
 }
