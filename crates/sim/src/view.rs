@@ -21,6 +21,8 @@ pub struct View {
     /// A list showed everything up to here: older events say nothing new. By kind alone, so worlds
     /// that are checked by views keep to one namespace.
     floors: BTreeMap<Kind, ResourceVersion>,
+    /// How far the watch has come.
+    reached: BTreeMap<Kind, ResourceVersion>,
 }
 
 impl View {
@@ -63,6 +65,10 @@ impl View {
             Input::Snapshot {
                 kind, outcome: SnapshotOutcome::Listed { version, objects }, ..
             } => {
+                // Overtaken by the watch: it says nothing new.
+                if self.reached.get(kind).is_some_and(|reached| version.is_older_than(reached)) {
+                    return;
+                }
                 self.lists.insert(kind.clone(), BTreeSet::new());
                 for object in objects {
                     self.take_in(object);
@@ -78,6 +84,10 @@ impl View {
         if let Some(list) = self.lists.get_mut(kind) {
             list.insert(key.clone());
             return true;
+        }
+        let reached = self.reached.entry(kind.clone()).or_default();
+        if reached.is_older_than(version) {
+            reached.clone_from(version);
         }
         self.floors.get(kind).is_none_or(|floor| floor.is_older_than(version))
     }
