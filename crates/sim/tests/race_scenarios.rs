@@ -342,3 +342,17 @@ fn a_list_that_the_watch_has_overtaken_brings_nothing_back() {
     world.advance(Duration::from_secs(1));
     assert!(!world.instance(1).decide("b-0").is_allow(), "only a and b are left");
 }
+
+#[test]
+#[ignore = "over-grants: an instance that has not heard of the second grant takes the first one back"]
+fn a_complete_reservation_is_not_refunded_by_an_instance_that_lags() {
+    let mut world = cluster(2);
+    world.apply_budget(budget("two").per_replica().min_available(1));
+    world.advance(Duration::from_secs(1));
+    world.instance(1).hold_kind(&Kind::Budget);
+    assert!(world.evict_without_delete("a-0").is_allow());
+    // It hears of the grant in the first budget, and for a while of nothing else.
+    world.instance(1).deliver(&Kind::Budget);
+    world.advance(Duration::from_secs(16));
+    assert_eq!((grants(&world, "one").len(), grants(&world, "two").len()), (1, 1));
+}

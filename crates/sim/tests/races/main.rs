@@ -39,7 +39,7 @@ mod params;
 use driver::Driver;
 
 /// Together about 15 s in a debug build on 2 cores.
-const SEEDS: u64 = 150;
+const SEEDS: u64 = 400;
 
 #[test]
 fn no_grant_takes_a_budget_below_desired() {
