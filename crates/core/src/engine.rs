@@ -265,6 +265,12 @@ impl Engine {
             SnapshotOutcome::Failed(why) => {
                 self.within_key(now, &key, |ns, cx| ns.snapshot_failed(cx, kind, &why));
             }
+            // The watch has come further meanwhile; what it has shown to be gone must not come back.
+            SnapshotOutcome::Listed { version, .. }
+                if self.progress.has_reached(kind, &version) =>
+            {
+                self.within_key(now, &key, |ns, cx| ns.caught_up(cx, kind, version));
+            }
             SnapshotOutcome::Listed { version, objects } => {
                 let mut held = BTreeSet::new();
                 for object in objects {

@@ -283,7 +283,6 @@ fn a_pending_pod_that_turns_ready_holds_its_grant() {
 }
 
 #[test]
-#[ignore = "over-grants: a replica that only another budget's grant makes look broken is free under AlwaysAllow"]
 fn a_reservation_in_one_budget_does_not_free_a_replica_in_the_next() {
     let mut world = World::with_instances(Config::default(), 2);
     for name in ["a", "b"] {
@@ -309,7 +308,6 @@ fn a_reservation_in_one_budget_does_not_free_a_replica_in_the_next() {
 }
 
 #[test]
-#[ignore = "over-grants: the grant is bound to the old pod that the cache still has, and ends with it"]
 fn a_grant_for_a_successor_outlives_the_evidence_of_its_predecessor() {
     let mut world = cluster(2);
     world.instance(1).hold_kind(&Kind::Pod);
@@ -323,7 +321,6 @@ fn a_grant_for_a_successor_outlives_the_evidence_of_its_predecessor() {
 }
 
 #[test]
-#[ignore = "over-grants: a list whose answer is overtaken by the watch brings back pods that are gone"]
 fn a_list_that_the_watch_has_overtaken_brings_nothing_back() {
     let mut world = cluster(2);
     world.instance(1).hold_kind(&Kind::Pod);
@@ -344,7 +341,6 @@ fn a_list_that_the_watch_has_overtaken_brings_nothing_back() {
 }
 
 #[test]
-#[ignore = "over-grants: an instance that has not heard of the second grant takes the first one back"]
 fn a_complete_reservation_is_not_refunded_by_an_instance_that_lags() {
     let mut world = cluster(2);
     world.apply_budget(budget("two").per_replica().min_available(1));

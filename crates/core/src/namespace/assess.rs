@@ -75,6 +75,18 @@ impl Namespace {
         }
     }
 
+    /// Healthy pods of the pod's replica, by this budget's own grants alone.
+    fn sound_pods(&self, budget: &BudgetEntry, pod: &PodEntry) -> i64 {
+        let replica = pod.replica.as_ref().and_then(|key| self.replicas.get(key));
+        let names = replica.into_iter().flat_map(|r| &r.names);
+        let sound = names.filter_map(|name| self.pods.get(name)).filter(|entry| {
+            entry.budgets.contains(&budget.id)
+                && entry.is_sound(Scope::Workload)
+                && budget.ledger.get(&entry.name, &entry.pod.uid).is_none()
+        });
+        i64::try_from(sound.count()).unwrap_or(i64::MAX)
+    }
+
     /// What the built-in eviction handler behind us would refuse (upstream 2.1 steps 8 to 10).
     pub(super) fn builtin_objection(&self, pod: &PodEntry) -> Option<String> {
         let covering: Vec<&super::BuiltinEntry> = self
@@ -175,7 +187,14 @@ fn assess_replica(
     evaluation.change_healthy(i64::from(healthy) - i64::from(tally.summary.healthy));
     let enough = evaluation.healthy >= evaluation.desired;
     let state = ReplicaState { label, min, healthy_pods, selected_pods: tally.pods, healthy };
-    let free = if healthy && sound { healthy_pods > min } else { enough || (!healthy && always) };
+    // AlwaysAllow is for replicas that are broken, not for one that only another budget's grants make
+    // look so: these may be refunded.
+    let broken = || namespace.sound_pods(budget, pod) < min;
+    let free = if healthy && sound {
+        healthy_pods > min
+    } else {
+        enough || (!healthy && always && (tally.summary.leaving || broken()))
+    };
     if free {
         Opinion::Allow { cost: 0 }
     } else if healthy && sound && evaluation.allowed >= 1 {

@@ -15,6 +15,9 @@ pub(super) struct Behind {
     /// Versions of lists that were ahead of the watch. Events up to there say nothing new, and an
     /// old one could bring back what is gone.
     snapshots: BTreeMap<Kind, ResourceVersion>,
+    /// Watermarks that a consistent list has shown to be of the future: of an etcd that was restored
+    /// since, or nobody's. Nothing can be seen of what has not happened.
+    future: BTreeMap<Kind, ResourceVersion>,
     /// Requests that wait for a list.
     waiting: BTreeSet<String>,
 }
@@ -26,20 +29,36 @@ impl Namespace {
         let mut behind = BTreeSet::new();
         for (name, version) in &budget.object.status.watermarks {
             let Some(kind) = cx.progress.kind(name) else { continue };
-            let listed = self.behind.snapshots.get(kind);
-            let reached = cx.progress.has_reached(kind, version)
-                || listed.is_some_and(|listed| !listed.is_older_than(version));
-            if !reached {
+            if !self.has_seen(cx, kind, version) {
                 behind.insert(kind.clone());
             }
         }
         let current = behind.is_empty();
+        if current && budget.strays {
+            self.bind_strays(cx, id);
+        }
         for kind in behind {
             if self.behind.listing.insert(kind.clone()) {
                 cx.send(Command::ListNamespace { kind, namespace: self.name.to_string() });
             }
         }
         current
+    }
+
+    /// Whether we have seen the pods that the budget's status was computed from.
+    pub(super) fn has_seen_pods(&self, cx: &Context<'_>, id: &BudgetId) -> bool {
+        let watermarks = self.budgets.get(id).map(|b| &b.object.status.watermarks);
+        let pods = watermarks.and_then(|w| w.get(&Kind::Pod.to_string()));
+        pods.is_none_or(|version| self.has_seen(cx, &Kind::Pod, version))
+    }
+
+    fn has_seen(&self, cx: &Context<'_>, kind: &Kind, version: &ResourceVersion) -> bool {
+        let reached = |by: &BTreeMap<Kind, ResourceVersion>| {
+            by.get(kind).is_some_and(|reached| !reached.is_older_than(version))
+        };
+        cx.progress.has_reached(kind, version)
+            || reached(&self.behind.snapshots)
+            || reached(&self.behind.future)
     }
 
     /// The request goes on when the lists that are under way have come.
@@ -54,6 +73,15 @@ impl Namespace {
         version: ResourceVersion,
     ) {
         self.behind.listing.remove(kind);
+        let name = kind.to_string();
+        let claimed = self.budgets.values().filter_map(|b| b.object.status.watermarks.get(&name));
+        let future = claimed.filter(|claimed| version.is_older_than(claimed)).cloned();
+        for claimed in future.collect::<Vec<_>>() {
+            let known = self.behind.future.entry(kind.clone()).or_default();
+            if known.is_older_than(&claimed) {
+                *known = claimed;
+            }
+        }
         self.behind.snapshots.insert(kind.clone(), version);
         let passed = |(kind, version): (&Kind, &ResourceVersion)| {
             cx.progress.has_reached(kind, version).then(|| kind.clone())

@@ -30,6 +30,8 @@ pub(super) struct BudgetEntry {
     pub(super) writer: Writer,
     /// What its numbers were computed from.
     pub(super) seen: Seen,
+    /// Grants may be for a later pod than the cache has; they are bound when it has caught up.
+    pub(super) strays: bool,
     pub(super) announced: Announced,
     /// Its newest state cannot be decoded; `object` is the last that could.
     pub(super) unreadable: Option<String>,
@@ -195,6 +197,7 @@ impl Namespace {
             ledger: Ledger::default(),
             writer: Writer::default(),
             seen: Seen::default(),
+            strays: false,
             announced: Announced::default(),
             unreadable: None,
         };

@@ -30,8 +30,10 @@ pub(super) enum Failure {
     Processing,
     /// Upstream's failSafe.
     SyncFailed(SyncError),
-    /// The budget failed closed (semantics 6.4).
+    /// The budget failed closed (semantics 6.4): a replica cannot be resolved.
     Unresolved(String),
+    /// The budget failed closed: the thresholds need a number that nothing tells.
+    UnknownTotal(String),
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -88,15 +90,14 @@ impl Namespace {
         if evaluation.failure.is_some() {
             return evaluation;
         }
-        let closed = if let Some(key) = tally.closing.first() {
-            Some(self.name_unresolved(budget, key))
+        evaluation.failure = if let Some(key) = tally.closing.first() {
+            Some(Failure::Unresolved(self.name_unresolved(budget, key)))
         } else if budget.needs_total() {
-            total.err()
+            total.err().map(Failure::UnknownTotal)
         } else {
             None
         };
-        if let Some(why) = closed {
-            evaluation.failure = Some(Failure::Unresolved(why));
+        if evaluation.failure.is_some() {
             evaluation.allowed = 0;
         }
         evaluation.desired_pods =
@@ -105,7 +106,7 @@ impl Namespace {
     }
 
     /// Σ of the scales of the distinct controllers; Err(None) while one is being read.
-    fn expected_pods(&self, budget: &BudgetEntry) -> Result<i64, Option<String>> {
+    pub(super) fn expected_pods(&self, budget: &BudgetEntry) -> Result<i64, Option<String>> {
         let mut scales: BTreeMap<&str, i64> = BTreeMap::new();
         let mut found = Vec::new();
         let mut pending = false;

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use super::budgets::BudgetEntry;
 use super::ledger::{GRANT_EXPIRES, INCOMPLETE_AFTER};
 use super::writer::Op;
 use super::{BudgetId, Context, Namespace, ReadPurpose};
@@ -12,10 +13,19 @@ use crate::timer::Due;
 /// A live read that failed is tried again.
 const READ_AGAIN: Duration = Duration::from_secs(5);
 
+/// By then a read has usually been answered.
+const READ_TAKES: Duration = Duration::from_millis(500);
+
 impl Namespace {
     /// Two minutes have passed: look whether the pod is still there, on the API server itself.
     pub(super) fn expire(&mut self, cx: &mut Context<'_>, id: &BudgetId, pod: &str, uid: &str) {
         if !self.is_due(cx, id, pod, uid, GRANT_EXPIRES) {
+            if self.budgets.get(id).is_some_and(|b| b.ledger.is_in_flight(pod, uid)) {
+                // Nobody can say yet whether it is there.
+                let due =
+                    Due::Expire { budget: id.clone(), pod: pod.to_owned(), uid: uid.to_owned() };
+                cx.timers.at(cx.now + READ_AGAIN, &self.name, due);
+            }
             return;
         }
         let purpose =
@@ -56,6 +66,7 @@ impl Namespace {
             // On its way out; or gone or replaced, and the cache will learn of it; or unknown. Unsure
             // keeps the grant.
             _ => {
+                self.bind_grants(cx, pod);
                 let due =
                     Due::Expire { budget: id.clone(), pod: pod.to_owned(), uid: uid.to_owned() };
                 cx.timers.at(cx.now + READ_AGAIN, &self.name, due);
@@ -80,14 +91,30 @@ impl Namespace {
             return;
         }
         let Some(grant) = self.budgets.get(id).and_then(|b| b.ledger.get(pod, uid)) else { return };
-        let missing = grant.budgets.iter().any(|name| {
+        if self.requests.contains_key(&grant.eviction) {
+            return;
+        }
+        let eviction = grant.eviction.clone();
+        let missing = grant.budgets.iter().filter_map(|name| {
             let mut other = (**id).clone();
             other.object.name.clone_from(name);
-            self.budgets.get(&other).is_some_and(|b| !b.ledger.names(pod))
+            self.budgets.get(&other).filter(|b| !b.ledger.names(pod))
         });
-        if missing && !self.requests.contains_key(&grant.eviction) {
-            let refund = Op::Refund { pod: pod.to_owned(), eviction: grant.eviction.clone() };
-            self.enqueue(cx, id, refund);
+        // Our view of the others may lag: what it lacks is believed only of a fresh read.
+        let due = self.budgets.get(id).and_then(|b| b.ledger.first_seen(pod, uid));
+        let due = due.map_or(cx.now, |first_seen| first_seen + INCOMPLETE_AFTER);
+        let (fresh, stale): (Vec<&BudgetEntry>, Vec<&BudgetEntry>) =
+            missing.partition(|b| b.writer.read_at.is_some_and(|at| at > due));
+        let stale: Vec<BudgetId> = stale.into_iter().map(|b| b.id.clone()).collect();
+        if !fresh.is_empty() {
+            self.enqueue(cx, id, Op::Refund { pod: pod.to_owned(), eviction });
+        } else if !stale.is_empty() {
+            for other in &stale {
+                self.read_if_idle(cx, other);
+            }
+            let due =
+                Due::Incomplete { budget: id.clone(), pod: pod.to_owned(), uid: uid.to_owned() };
+            cx.timers.at(cx.now + READ_TAKES, &self.name, due);
         }
     }
 

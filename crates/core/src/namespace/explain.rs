@@ -16,7 +16,7 @@ impl Namespace {
             .iter()
             .filter_map(|(id, objection)| {
                 let budget = self.budgets.get(id)?;
-                let (sentence, detail) = explain_one(budget, pod, objection);
+                let (sentence, detail) = self.explain_one(budget, pod, objection);
                 Some((sentence, Cause { budget: Some((**id).clone()), message: detail }))
             })
             .collect();
@@ -25,105 +25,128 @@ impl Namespace {
         let sentence = sentences.first().map_or("", String::as_str);
         Denial { reason, message: format!("{CANNOT_EVICT} {sentence}"), causes }
     }
-}
 
-/// One sentence for the message, which is all that kubectl drain prints, and the whole story
-/// for the cause, which opens with upstream's words.
-fn explain_one(budget: &BudgetEntry, pod: &PodEntry, objection: &Objection) -> (String, String) {
-    let name = &budget.id.object.name;
-    let Objection { evaluation, replica, .. } = objection;
-    let failure = evaluation.failure.as_ref();
-    match (objection.reason, failure) {
-        (DenyReason::MissingReference, _) => {
-            let what = format!(
-                "pod {} names no replica, and budget {name} counts replicas; set \
-                 spec.schedulingGroup.podGroupName or annotation holdfast.dev/pod-group on the pod",
-                pod.name
-            );
-            (
-                sentence(&what),
-                format!(
-                    "The disruption budget {name} does not allow evicting pods currently: {what}"
-                ),
-            )
-        }
-        (_, Some(Failure::SyncFailed(error))) => {
-            let why = error.text();
-            (
+    /// One sentence for the message, which is all that kubectl drain prints, and the whole story
+    /// for the cause, which opens with upstream's words.
+    fn explain_one(
+        &self,
+        budget: &BudgetEntry,
+        pod: &PodEntry,
+        objection: &Objection,
+    ) -> (String, String) {
+        let name = &budget.id.object.name;
+        let Objection { evaluation, replica, .. } = objection;
+        let failure = evaluation.failure.as_ref();
+        match (objection.reason, failure) {
+            (DenyReason::MissingReference, _) => {
+                let what = format!(
+                    "pod {} names no replica, and budget {name} counts replicas; set \
+                     spec.schedulingGroup.podGroupName or annotation holdfast.dev/pod-group on the pod",
+                    pod.name
+                );
+                (
+                    sentence(&what),
+                    format!(
+                        "The disruption budget {name} does not allow evicting pods currently: {what}"
+                    ),
+                )
+            }
+            (_, Some(Failure::SyncFailed(error))) => {
+                let why = error.text();
+                (
+                    format!("Budget {name} cannot be computed: {why}."),
+                    format!(
+                        "The disruption budget {name} does not allow evicting pods currently because it failed \
+                         sync: {why}"
+                    ),
+                )
+            }
+            (_, Some(Failure::UnknownTotal(why))) => (
                 format!("Budget {name} cannot be computed: {why}."),
                 format!(
-                    "The disruption budget {name} does not allow evicting pods currently because it failed \
-                     sync: {why}"
+                    "The disruption budget {name} does not allow evicting pods currently \
+                     (WorkloadResolutionFailed): {why}"
                 ),
-            )
+            ),
+            (_, Some(Failure::Unresolved(why))) => (
+                format!("Budget {name} counts replicas and cannot resolve one: {why}."),
+                format!(
+                    "The disruption budget {name} does not allow evicting pods currently \
+                     (WorkloadResolutionFailed): {why}"
+                ),
+            ),
+            (DenyReason::BeingProcessed, _) | (_, Some(Failure::Processing)) => (
+                format!("Budget {name} is still being processed; try again in a moment."),
+                format!("The disruption budget {name} is still being processed by the server."),
+            ),
+            (DenyReason::TooManyGrants, _) => (
+                format!("Budget {name} has too many evictions in flight; wait for them to finish."),
+                format!(
+                    "The disruption budget {name} does not allow evicting pods currently: too many pending \
+                     evictions not confirmed yet"
+                ),
+            ),
+            _ => self.explain_arithmetic(budget, pod, evaluation, replica.as_ref()),
         }
-        (_, Some(Failure::Unresolved(why))) => (
-            format!("Budget {name} counts replicas and cannot resolve one: {why}."),
-            format!(
-                "The disruption budget {name} does not allow evicting pods currently \
-                 (WorkloadResolutionFailed): {why}"
-            ),
-        ),
-        (DenyReason::BeingProcessed, _) | (_, Some(Failure::Processing)) => (
-            format!("Budget {name} is still being processed; try again in a moment."),
-            format!("The disruption budget {name} is still being processed by the server."),
-        ),
-        (DenyReason::TooManyGrants, _) => (
-            format!("Budget {name} has too many evictions in flight; wait for them to finish."),
-            format!(
-                "The disruption budget {name} does not allow evicting pods currently: too many pending \
-                 evictions not confirmed yet"
-            ),
-        ),
-        _ => explain_arithmetic(budget, pod, evaluation, replica.as_ref()),
     }
-}
 
-fn explain_arithmetic(
-    budget: &BudgetEntry,
-    pod: &PodEntry,
-    evaluation: &Evaluation,
-    replica: Option<&ReplicaState>,
-) -> (String, String) {
-    let Evaluation { desired, healthy, expected, .. } = *evaluation;
-    let name = &budget.id.object.name;
-    // Upstream's sentence says "pods" for any number.
-    let unit = match (evaluation.scope, desired) {
-        (Scope::Pod, _) => "pods",
-        (Scope::Workload, 1) => "replica",
-        (Scope::Workload, _) => "replicas",
-    };
-    let numbers = format!("needs {desired} healthy {unit} and has {healthy}");
-    let breaks = replica.map(|replica| {
-        let ReplicaState { label, min, healthy_pods, selected_pods, .. } = replica;
-        let state = if replica.healthy && pod.is_sound(Scope::Workload) {
-            format!("evicting pod {} would break {label}, which needs {min} healthy pods and has {healthy_pods}", pod.name)
-        } else if replica.healthy {
-            format!("pod {} is not healthy and its replica {label} is; no pod goes while replicas are missing", pod.name)
-        } else {
-            format!("pod {} belongs to {label}, which needs {min} healthy pods, has {healthy_pods} and may recover", pod.name)
+    fn explain_arithmetic(
+        &self,
+        budget: &BudgetEntry,
+        pod: &PodEntry,
+        evaluation: &Evaluation,
+        replica: Option<&ReplicaState>,
+    ) -> (String, String) {
+        let Evaluation { desired, healthy, expected, .. } = *evaluation;
+        let name = &budget.id.object.name;
+        // Upstream's sentence says "pods" for any number.
+        let unit = match (evaluation.scope, desired) {
+            (Scope::Pod, _) => "pods",
+            (Scope::Workload, 1) => "replica",
+            (Scope::Workload, _) => "replicas",
         };
-        if selected_pods < min {
-            format!("{state} (the budget selects only {selected_pods} of its pods)")
+        let numbers = format!("needs {desired} healthy {unit} and has {healthy}");
+        let breaks = replica.map(|replica| {
+            let ReplicaState { label, min, healthy_pods, selected_pods, .. } = replica;
+            let state = if replica.healthy && pod.is_sound(Scope::Workload) {
+                format!("evicting pod {} would break {label}, which needs {min} healthy pods and has {healthy_pods}", pod.name)
+            } else if replica.healthy {
+                format!("pod {} is not healthy and its replica {label} is; no pod goes while replicas are missing", pod.name)
+            } else {
+                format!("pod {} belongs to {label}, which needs {min} healthy pods, has {healthy_pods} and may recover", pod.name)
+            };
+            if selected_pods < min {
+                format!("{state} (the budget selects only {selected_pods} of its pods)")
+            } else {
+                state
+            }
+        });
+        let in_flight: Vec<&str> = budget.ledger.live().map(|g| g.pod.as_str()).collect();
+        let grants = if in_flight.is_empty() {
+            "no evictions in flight".to_owned()
         } else {
-            state
+            format!("{} in flight ({})", count(in_flight.len(), "eviction"), name_some(&in_flight))
+        };
+        let breaks_clause = breaks.map(|b| format!("; {b}")).unwrap_or_default();
+        let hint = hint(budget, evaluation, self.ceiling(budget, evaluation));
+        (
+            format!("Budget {name} {numbers} of {expected}{breaks_clause}{hint}."),
+            format!(
+                "The disruption budget {name} {numbers} currently; {expected} expected{breaks_clause}; \
+                 {grants}{hint}"
+            ),
+        )
+    }
+
+    /// The most units that there will ever be, if a source tells.
+    fn ceiling(&self, budget: &BudgetEntry, evaluation: &Evaluation) -> Option<i64> {
+        if evaluation.scope == Scope::Workload || budget.needs_total() {
+            return evaluation.sourced.then_some(evaluation.expected);
         }
-    });
-    let in_flight: Vec<&str> = budget.ledger.live().map(|g| g.pod.as_str()).collect();
-    let grants = if in_flight.is_empty() {
-        "no evictions in flight".to_owned()
-    } else {
-        format!("{} in flight ({})", count(in_flight.len(), "eviction"), name_some(&in_flight))
-    };
-    let breaks_clause = breaks.map(|b| format!("; {b}")).unwrap_or_default();
-    let hint = hint(evaluation);
-    (
-        format!("Budget {name} {numbers} of {expected}{breaks_clause}{hint}."),
-        format!(
-            "The disruption budget {name} {numbers} currently; {expected} expected{breaks_clause}; \
-             {grants}{hint}"
-        ),
-    )
+        // An integer minAvailable counts the pods that are there; their controllers know better.
+        let managed = budget.tally.unmanaged_pods == 0;
+        self.expected_pods(budget).ok().filter(|_| managed)
+    }
 }
 
 /// A denial that is not one budget's.
@@ -136,19 +159,24 @@ pub(super) fn refuse(reason: DenyReason, why: &str) -> Denial {
 }
 
 /// What would help: nothing but another threshold, or patience.
-fn hint(evaluation: &Evaluation) -> String {
-    let Evaluation { desired, healthy, expected, .. } = *evaluation;
+fn hint(budget: &BudgetEntry, evaluation: &Evaluation, ceiling: Option<i64>) -> String {
+    let Evaluation { desired, healthy, .. } = *evaluation;
+    let spec = &budget.object.spec;
     let unit = if evaluation.scope == Scope::Pod { "pod" } else { "replica" };
-    if evaluation.sourced && expected > 0 && desired >= expected {
-        let fewer = expected - 1;
+    if spec.min_available.is_none() && spec.max_unavailable.is_none() {
+        return "; it can never allow one, because it has neither minAvailable nor maxUnavailable"
+            .to_owned();
+    }
+    if let Some(ceiling) = ceiling.filter(|ceiling| *ceiling > 0 && desired >= *ceiling) {
+        let fewer = ceiling - 1;
         return format!(
-            "; it can never allow one, because it needs all of the {}: minAvailable {fewer} or maxUnavailable 1 \
-             would",
-            count(usize::try_from(expected).unwrap_or_default(), unit)
+            "; it can never allow one, because it needs {desired} and there are never more than {}: \
+             minAvailable {fewer} or maxUnavailable 1 would",
+            count(usize::try_from(ceiling).unwrap_or_default(), unit)
         );
     }
     match desired + 1 - healthy {
-        missing if expected <= 0 || missing <= 0 => String::new(),
+        missing if missing <= 0 => String::new(),
         1 => format!("; it will allow one when 1 more {unit} is healthy"),
         missing => format!("; it will allow one when {missing} more {unit}s are healthy"),
     }

@@ -86,8 +86,14 @@ impl Ledger {
 
     pub(super) fn end(&mut self, pod: &str, uid: &str) {
         if let Some(live) = self.grants.get_mut(&(pod.to_owned(), uid.to_owned())) {
-            live.ended = true;
+            live.end();
         }
+    }
+
+    /// Whether a write that carries it is under way.
+    pub(super) fn is_in_flight(&self, pod: &str, uid: &str) -> bool {
+        let live = self.grants.get(&(pod.to_owned(), uid.to_owned()));
+        live.is_some_and(|g| g.state != State::Committed && !g.ended)
     }
 
     /// Whether any grant is for a pod of this name.
@@ -138,6 +144,7 @@ impl Namespace {
     pub(super) fn drop_uncommitted(&mut self, cx: &mut Context<'_>, id: &BudgetId) {
         let Some(entry) = self.budgets.get_mut(id) else { return };
         let mut dropped = BTreeSet::new();
+        let mut restored = Vec::new();
         entry.ledger.grants.retain(|_, live| {
             if live.state != State::InFlight {
                 return true;
@@ -146,11 +153,16 @@ impl Namespace {
             match live.replaced.take() {
                 Some(replaced) => {
                     *live = *replaced;
+                    let Grant { pod, uid, .. } = &live.grant;
+                    restored.push((pod.clone(), uid.clone(), live.first_seen));
                     true
                 }
                 None => false,
             }
         });
+        for (pod, uid, first_seen) in restored {
+            self.watch_grant(cx, id, &pod, &uid, first_seen);
+        }
         for pod in dropped {
             self.recount_grants(cx, &pod);
         }
@@ -194,6 +206,11 @@ impl Namespace {
                 foreign,
                 replaced: None,
             };
+            let evidence = self
+                .pods
+                .get(live.grant.pod.as_str())
+                .is_some_and(|e| e.pod.uid == live.grant.uid && is_evicted(&e.pod));
+            let live = LiveGrant { ended: evidence, ..live };
             self.insert_grant(cx, id, live);
         }
         for pod in touched {
@@ -204,10 +221,12 @@ impl Namespace {
 
     /// The budget is back: so are the grants that its predecessor had (semantics 5).
     pub(super) fn adopt_orphans(&mut self, cx: &mut Context<'_>, id: &BudgetId) {
-        for mut live in self.orphans.remove(id).unwrap_or_default() {
+        let orphans = self.orphans.remove(id).unwrap_or_default();
+        for mut live in orphans {
             let key = (live.grant.pod.clone(), live.grant.uid.clone());
             let known = self.budgets.get(id).is_some_and(|b| b.ledger.grants.contains_key(&key));
             if known {
+                self.recount_grants(cx, &key.0);
                 continue;
             }
             // Not on the new object yet; the write that `touch` leads to records it.
@@ -215,6 +234,13 @@ impl Namespace {
             self.insert_grant(cx, id, live);
             self.bind_grants(cx, &key.0);
             self.recount_grants(cx, &key.0);
+        }
+    }
+
+    /// Two minutes are over: nothing that the deleted budget granted is under way any more.
+    pub(super) fn forget_orphans(&mut self, cx: &mut Context<'_>, id: &BudgetId) {
+        for live in self.orphans.remove(id).unwrap_or_default() {
+            self.recount_grants(cx, &live.grant.pod);
         }
     }
 
@@ -227,11 +253,8 @@ impl Namespace {
         pod: &Pod,
         gone: bool,
     ) {
-        let evicted = pod
-            .disruption_target
-            .as_ref()
-            .is_some_and(|target| target.reason == DisruptionTarget::EVICTION_API);
-        if !evicted || !(gone || pod.terminating) {
+        let ended = is_evicted(pod) || (gone && is_targeted(pod));
+        if !ended {
             return;
         }
         let key = (name.to_owned(), pod.uid.clone());
@@ -241,7 +264,7 @@ impl Namespace {
         for id in self.granted.get(name).cloned().unwrap_or_default() {
             let budget = self.budgets.get_mut(&id);
             if let Some(live) = budget.and_then(|b| b.ledger.grants.get_mut(&key)) {
-                live.ended = true;
+                live.end();
                 self.saw_pod(cx, &id, &pod.version);
             }
         }
@@ -251,7 +274,11 @@ impl Namespace {
         let budgets = self.granted.get(name).into_iter().flatten();
         let holding = budgets
             .filter(|id| self.budgets.get(*id).is_some_and(|b| b.ledger.get(name, uid).is_some()));
-        u32::try_from(holding.count()).unwrap_or(u32::MAX)
+        let orphaned = self
+            .orphans
+            .values()
+            .filter(|grants| grants.iter().any(|g| g.grant.pod == name && g.grant.uid == uid));
+        u32::try_from(holding.count() + orphaned.count()).unwrap_or(u32::MAX)
     }
 
     /// Grants for an earlier pod of this name pass to the pod that has the name now, and entries
@@ -261,6 +288,7 @@ impl Namespace {
         let budgets: Vec<BudgetId> =
             self.granted.get(name).into_iter().flatten().cloned().collect();
         for id in budgets {
+            let seen = self.has_seen_pods(cx, &id);
             let Some(budget) = self.budgets.get_mut(&id) else { continue };
             let stray: Vec<(String, String)> = budget
                 .ledger
@@ -272,6 +300,11 @@ impl Namespace {
                 .collect();
             for key in stray {
                 let Some(budget) = self.budgets.get_mut(&id) else { continue };
+                // While we are behind, it may be for a successor that we have not seen yet.
+                if !seen && !key.1.is_empty() {
+                    budget.strays = true;
+                    continue;
+                }
                 if let Some(mut live) = budget.ledger.grants.remove(&key) {
                     live.grant.uid.clone_from(&uid);
                     let first_seen = live.first_seen;
@@ -281,6 +314,16 @@ impl Namespace {
             }
         }
         self.recount_grants(cx, name);
+    }
+
+    /// The cache has caught up with what the budget's grants were decided by.
+    pub(super) fn bind_strays(&mut self, cx: &mut Context<'_>, id: &BudgetId) {
+        let Some(budget) = self.budgets.get_mut(id) else { return };
+        budget.strays = false;
+        let pods: BTreeSet<String> = budget.ledger.live().map(|g| g.pod.clone()).collect();
+        for pod in pods {
+            self.bind_grants(cx, &pod);
+        }
     }
 
     /// The budget is gone: its grants bind nothing any more.
@@ -338,6 +381,14 @@ impl Namespace {
 }
 
 impl LiveGrant {
+    /// Whatever becomes of a renewal that is in flight, the pod is gone.
+    fn end(&mut self) {
+        self.ended = true;
+        if let Some(replaced) = &mut self.replaced {
+            replaced.end();
+        }
+    }
+
     /// What tells grants apart in a status: the pod, and the eviction that wrote it. Entries that
     /// somebody else wrote have none.
     fn record_key(&self) -> (String, String) {
@@ -361,6 +412,16 @@ fn recorded_grants(status: &BudgetStatus) -> BTreeMap<(String, String), Grant> {
     });
     let all = status.grants.iter().cloned().chain(foreign);
     all.map(|grant| ((grant.pod.clone(), grant.eviction.clone()), grant)).collect()
+}
+
+/// An eviction is what makes it terminate.
+fn is_evicted(pod: &Pod) -> bool {
+    pod.terminating && is_targeted(pod)
+}
+
+fn is_targeted(pod: &Pod) -> bool {
+    let target = pod.disruption_target.as_ref();
+    target.is_some_and(|target| target.reason == DisruptionTarget::EVICTION_API)
 }
 
 /// About what a grant takes up as JSON.

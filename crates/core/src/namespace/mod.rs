@@ -234,9 +234,7 @@ impl Namespace {
             Due::Incomplete { budget, pod, uid } => self.refund_incomplete(cx, &budget, &pod, &uid),
             Due::Scale { kind, name } => self.refresh_scale(cx, &kind, &name),
             Due::StaleTarget { pod, uid } => self.clear_stale_target(cx, &pod, &uid),
-            Due::Orphan { budget } => {
-                self.orphans.remove(&budget);
-            }
+            Due::Orphan { budget } => self.forget_orphans(cx, &budget),
         }
     }
 }

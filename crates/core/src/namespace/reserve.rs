@@ -75,7 +75,9 @@ impl Namespace {
         let name = eviction.pod.name.as_str();
         let entry = self.pods.get(name);
         let (cost, renewal, replica, uid) = if let Some(pod) = &reserving.pending {
-            let moved_on = entry.is_some_and(|e| {
+            // An older state in the cache is none to go by.
+            let newer = entry.filter(|e| !e.pod.version.is_older_than(&pod.version));
+            let moved_on = newer.is_some_and(|e| {
                 e.pod.uid != pod.uid || e.pod.phase != Phase::Pending || e.pod.terminating
             });
             if moved_on {

@@ -37,7 +37,7 @@ impl Namespace {
                 let failed = ("SyncFailed", error.text().to_owned());
                 set(&mut status, DISRUPTION_ALLOWED, false, failed, observed, now);
             }
-            Some(Failure::Unresolved(_)) | None => {
+            Some(Failure::Unresolved(_) | Failure::UnknownTotal(_)) | None => {
                 fill(&mut status, budget, &evaluation);
                 let (allowed, reason) = disruption_allowed(&evaluation);
                 set(&mut status, DISRUPTION_ALLOWED, allowed, reason, generation, now);
@@ -108,8 +108,9 @@ impl Namespace {
         let mut sentences = Vec::new();
         if !tally.unreferenced.is_empty() {
             let names: Vec<&str> = tally.unreferenced.iter().map(|n| &**n).collect();
+            let verb = if names.len() == 1 { "names" } else { "name" };
             sentences.push(format!(
-                "{} of {} selected pods name no replica ({}); set spec.schedulingGroup.podGroupName or annotation \
+                "{} of {} selected pods {verb} no replica ({}); set spec.schedulingGroup.podGroupName or annotation \
                  holdfast.dev/pod-group",
                 names.len(),
                 tally.pods,
@@ -161,7 +162,7 @@ fn fill(status: &mut BudgetStatus, budget: &BudgetEntry, evaluation: &Evaluation
 }
 
 fn disruption_allowed(evaluation: &Evaluation) -> (bool, Reason) {
-    if let Some(Failure::Unresolved(why)) = &evaluation.failure {
+    if let Some(Failure::Unresolved(why) | Failure::UnknownTotal(why)) = &evaluation.failure {
         let message = format!("No eviction is allowed until every replica can be counted: {why}");
         return (false, ("WorkloadResolutionFailed", message));
     }

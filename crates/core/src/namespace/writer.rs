@@ -26,6 +26,10 @@ pub(super) struct Writer {
     in_flight: Option<Batch>,
     /// A look at the status is due then.
     housekeeping: Option<Timestamp>,
+    /// A fresh read is under way.
+    reading: bool,
+    /// When the API server itself last showed us the budget.
+    pub(super) read_at: Option<Timestamp>,
 }
 
 /// Something to do to a budget's ledger.
@@ -37,10 +41,11 @@ pub(super) enum Op {
     Refund { pod: String, eviction: String },
 }
 
-/// The requests that one write grants.
-#[derive(Debug)]
+/// The requests that one write grants, and what it takes back.
+#[derive(Debug, Default)]
 struct Batch {
     granted: Vec<Granted>,
+    refunds: Vec<Op>,
 }
 
 #[derive(Debug)]
@@ -99,10 +104,17 @@ impl Namespace {
         if let WriteOutcome::Unknown(_) = outcome {
             // The batch stays under way, its grants count, and nothing else is written until a
             // fresh read shows what happened.
-            cx.send(Command::ReadBudget { budget: (**id).clone() });
-            return;
+            entry.writer.reading = false;
+            return self.read_afresh(cx, id);
         }
-        let Some(batch) = entry.writer.in_flight.take() else { return };
+        entry.writer.reading = false;
+        entry.writer.read_at = Some(cx.now);
+        let batch = match (entry.writer.in_flight.take(), &outcome) {
+            (Some(batch), _) => batch,
+            // Nothing was under way: the answer to a read.
+            (None, WriteOutcome::Current(_) | WriteOutcome::Gone) => Batch::default(),
+            (None, _) => return,
+        };
         match outcome {
             WriteOutcome::Current(budget) if budget.uid == entry.object.uid => {
                 if !budget.version.is_older_than(&entry.object.version) {
@@ -110,6 +122,7 @@ impl Namespace {
                 }
                 // Whatever the newest state does not hold was not written.
                 self.drop_uncommitted(cx, id);
+                self.refund_again(id, &batch.refunds);
                 self.settle(cx, id, batch);
             }
             WriteOutcome::Current(budget) => {
@@ -127,11 +140,40 @@ impl Namespace {
                 for granted in batch.granted {
                     self.deny(cx, &granted.eviction, refuse(DenyReason::NotRecorded, &why));
                 }
-                self.schedule(cx, id, REJECTED_AGAIN);
+                self.refund_again(id, &batch.refunds);
+                // Not at once: it would be refused again.
+                return self.schedule(cx, id, REJECTED_AGAIN);
             }
             WriteOutcome::Unknown(_) => {}
         }
         self.pump(cx, id);
+    }
+
+    /// Not while a write is under way: its answer is as fresh, and one answer must not be taken for
+    /// the other.
+    pub(super) fn read_if_idle(&mut self, cx: &mut Context<'_>, id: &BudgetId) {
+        if self.budgets.get(id).is_some_and(|b| b.writer.in_flight.is_none()) {
+            self.read_afresh(cx, id);
+        }
+    }
+
+    fn read_afresh(&mut self, cx: &mut Context<'_>, id: &BudgetId) {
+        if let Some(entry) = self.budgets.get_mut(id)
+            && !std::mem::replace(&mut entry.writer.reading, true)
+        {
+            cx.send(Command::ReadBudget { budget: (**id).clone() });
+        }
+    }
+
+    /// Refunds that were not written are still to be done.
+    fn refund_again(&mut self, id: &BudgetId, refunds: &[Op]) {
+        for refund in refunds {
+            if let Op::Refund { pod, eviction } = refund
+                && self.budgets.get(id).is_some_and(|b| b.ledger.committed(pod, eviction))
+            {
+                self.enqueue_later(id, refund.clone());
+            }
+        }
     }
 
     /// The budget was deleted: nobody needs a grant in it any more.
@@ -150,24 +192,29 @@ impl Namespace {
     /// Decide everything that waits, together, and commit it by one write.
     fn pump(&mut self, cx: &mut Context<'_>, id: &BudgetId) {
         let Some(entry) = self.budgets.get(id) else { return };
-        if entry.writer.in_flight.is_none() && !entry.writer.queue.is_empty() {
+        let busy = entry.writer.in_flight.is_some() || entry.writer.reading;
+        if !busy && !entry.writer.queue.is_empty() {
             self.commit(cx, id);
         }
     }
 
     fn commit(&mut self, cx: &mut Context<'_>, id: &BudgetId) {
         let Some(entry) = self.budgets.get_mut(id) else { return };
-        if entry.writer.in_flight.is_some() {
-            // Its answer leads here again.
+        if entry.writer.in_flight.is_some() || entry.writer.reading {
+            // The answer leads here again.
             return;
         }
         // Marks the writer as busy: what deciding enqueues here waits for the next round.
-        entry.writer.in_flight = Some(Batch { granted: Vec::new() });
+        entry.writer.in_flight = Some(Batch::default());
         let ops = std::mem::take(&mut entry.writer.queue);
         let mut granted = Vec::new();
+        let mut refunds = Vec::new();
         for op in ops {
             match op {
-                Op::Refund { pod, eviction } => self.ungrant(cx, id, &pod, &eviction),
+                Op::Refund { ref pod, ref eviction } => {
+                    self.ungrant(cx, id, pod, eviction);
+                    refunds.push(op);
+                }
                 Op::Reserve { eviction } => {
                     if let Turn::Grant { grant, renewal } = self.take_turn(cx, id, &eviction) {
                         let (pod, cost) = (grant.pod.clone(), grant.cost);
@@ -186,7 +233,7 @@ impl Namespace {
             entry.writer.in_flight = None;
             return self.pump(cx, id);
         }
-        entry.writer.in_flight = Some(Batch { granted });
+        entry.writer.in_flight = Some(Batch { granted, refunds });
         // This write is as good as a look at the status.
         entry.writer.housekeeping = None;
         let budget = (**id).clone();

@@ -56,7 +56,6 @@ fn no_grant_that_was_known_to_be_too_much() {
 }
 
 #[test]
-#[ignore = "grants outlive their pods when a renewal of them is lost"]
 fn everything_comes_to_rest() {
     for seed in seeds() {
         let mut driver = Driver::new(seed, seed % 2 == 1);
