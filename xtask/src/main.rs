@@ -1,5 +1,6 @@
 //! The project's chores, as `cargo xtask <chore>`. One module per chore.
 
+mod bench;
 mod localkube;
 mod test;
 
@@ -9,6 +10,7 @@ use clap::{Parser, Subcommand};
 
 fn main() -> ExitCode {
     let result = match Xtask::parse().chore {
+        Chore::Bench(args) => bench::run(&args),
         Chore::Localkube(args) => localkube::run(&args).map(|()| true),
         Chore::Test(args) => test::run(&args),
     };
@@ -32,6 +34,8 @@ struct Xtask {
 
 #[derive(Subcommand)]
 enum Chore {
+    /// Measure Holdfast beside upstream's controller and without, on a control plane of its own
+    Bench(bench::Args),
     /// Run a real Kubernetes control plane on this machine, for tests
     Localkube(localkube::Args),
     /// Check format and lints and run all tests, on a control plane of their own

@@ -6,7 +6,7 @@
 //!       -> localkube -> overload -> down             on a control plane that serves few at a time
 //! ```
 
-mod interrupt;
+pub mod interrupt;
 mod leftover;
 mod run;
 mod summary;

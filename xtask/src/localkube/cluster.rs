@@ -19,8 +19,8 @@ use super::{
 /// A control plane that runs. It keeps running when this is dropped: `down` ends it.
 #[derive(Debug)]
 pub struct Localkube {
-    dir: PathBuf,
-    programs: PathBuf,
+    pub(super) dir: PathBuf,
+    pub(super) programs: PathBuf,
 }
 
 /// Whether `up` had anything to do.

@@ -28,6 +28,7 @@ mod component;
 mod identity;
 mod lws;
 mod options;
+mod parts;
 mod pki;
 mod ports;
 mod probe;
@@ -42,8 +43,9 @@ use anyhow::{Context as _, Result};
 use clap::Subcommand;
 pub use cluster::Localkube;
 use cluster::Started;
-use identity::Identity;
+pub use identity::Identity;
 pub use options::Options;
+pub use process::Process;
 
 #[derive(clap::Args)]
 pub struct Args {

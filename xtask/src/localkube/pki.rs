@@ -43,6 +43,11 @@ impl Pki {
         Ok(pki)
     }
 
+    /// That of a control plane which runs.
+    pub fn open(dir: &Path) -> Self {
+        Self(dir.join("pki"))
+    }
+
     pub fn cert(&self, name: &str) -> PathBuf {
         self.0.join(format!("{name}.crt"))
     }

@@ -54,6 +54,11 @@ impl Process {
         Ok(Self { name: name.to_owned(), pid, started, boot: boot_id()? })
     }
 
+    /// To look it up under /proc.
+    pub fn id(&self) -> i32 {
+        self.pid
+    }
+
     pub fn is_alive(&self) -> bool {
         stat(self.pid).is_some_and(|stat| !stat.is_dead && stat.started == self.started)
             && boot_id().is_ok_and(|boot| boot == self.boot)

@@ -5,7 +5,7 @@ use std::sync::{
     atomic::{AtomicBool, Ordering},
 };
 
-use anyhow::{Context as _, Result};
+use anyhow::{Context as _, Result, bail};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 
 #[derive(Clone)]
@@ -19,6 +19,14 @@ impl Interrupt {
             signal_hook::flag::register(signal, came.clone()).context("catch signals")?;
         }
         Ok(Self(came))
+    }
+
+    /// Fails if one came.
+    pub fn check(&self) -> Result<()> {
+        if self.came() {
+            bail!("interrupted");
+        }
+        Ok(())
     }
 
     pub fn came(&self) -> bool {

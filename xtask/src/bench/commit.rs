@@ -1,0 +1,183 @@
+//! What the webhook itself takes, asked as the API server asks it: an answer that is recorded first,
+//! against a bare update of the same status, and an answer that writes nothing.
+
+use std::{thread, time::Instant};
+
+use anyhow::{Context as _, Result, bail};
+use base64::{Engine as _, prelude::BASE64_STANDARD as BASE64};
+use serde_json::{Value, json};
+
+use super::{
+    Bench,
+    controller::Controller,
+    http::{Client, Server},
+    load::{Budgets, Load},
+    report::{Comparison, Results, Target},
+    stats::Latencies,
+};
+
+pub const COMPARISONS: [Comparison; 3] = [
+    Comparison {
+        metrics: "record p99",
+        ours: "commit",
+        base: Some("bare status PUT"),
+        target: Some(Target::AtMost(1.5)),
+    },
+    Comparison {
+        metrics: "record p50",
+        ours: "commit",
+        base: Some("bare status PUT"),
+        target: None,
+    },
+    Comparison {
+        metrics: "uncovered p",
+        ours: "webhook",
+        base: None,
+        target: Some(Target::AtMost(5.0)),
+    },
+];
+
+const COMMITS: usize = 100;
+const UNCOVERED: usize = 500;
+const STRANGERS: usize = 20;
+
+pub fn run(bench: &Bench, results: &mut Results) -> Result<()> {
+    for _ in 0..bench.repeat {
+        bench.interrupt.check()?;
+        let holdfast = bench.holdfast()?;
+        let webhook = webhook(bench, &holdfast)?;
+        let mut free = Load::new(&bench.admin, "uncovered", Budgets::None, 1)?;
+        free.fill(STRANGERS)?;
+        for clients in [1, 16] {
+            let latencies = ask_uncovered(&webhook, &free, clients)?;
+            for percent in [50, 99] {
+                let metric = format!("uncovered p{percent}, {clients} clients");
+                results.push(metric, "ms", "webhook", latencies.percentile(percent));
+            }
+        }
+        free.clear()?;
+        let mut load = Load::new(&bench.admin, "commit", Budgets::Pods, 1)?;
+        load.fill(2 * COMMITS)?;
+        load.settle()?;
+        let commits = commit(&webhook, &load)?;
+        // From here on nobody else writes the object.
+        bench.retire(&holdfast)?;
+        let puts = put(bench, &load)?;
+        for percent in [50, 99] {
+            let metric = format!("record p{percent}");
+            results.push(&*metric, "ms", "commit", commits.percentile(percent));
+            results.push(&*metric, "ms", "bare status PUT", puts.percentile(percent));
+        }
+        load.clear()?;
+    }
+    Ok(())
+}
+
+/// Each of these adds one grant to the status and is answered when that is written.
+fn commit(webhook: &Server, load: &Load) -> Result<Latencies> {
+    let mut client = webhook.client();
+    let mut latencies = Latencies::default();
+    for (n, pod) in load.pods().iter().take(COMMITS).enumerate() {
+        let uid = format!("{}-{n}", load.namespace);
+        let began = Instant::now();
+        ask(&mut client, &uid, &load.namespace, pod)?;
+        latencies.push(began.elapsed());
+    }
+    Ok(latencies)
+}
+
+/// The same object, over and over, with as many grants as it had at the same point above.
+fn put(bench: &Bench, load: &Load) -> Result<Latencies> {
+    let mut client = bench.admin.client();
+    let path = load.budget_path("/budget-0");
+    let mut object = client.get(&path)?.ok()?.json();
+    let grants = object["status"]["grants"].as_array().cloned().unwrap_or_default();
+    if grants.len() != COMMITS {
+        bail!("{} grants are recorded, not {COMMITS}", grants.len());
+    }
+    let entries = object["status"]["disruptedPods"].as_object().cloned().unwrap_or_default();
+    let path = format!("{path}/status");
+    let mut latencies = Latencies::default();
+    for n in 1..=grants.len() {
+        object["status"]["grants"] = json!(grants[..n]);
+        object["status"]["disruptedPods"] =
+            entries.iter().take(n).map(|(pod, at)| (pod.clone(), at.clone())).collect();
+        let began = Instant::now();
+        let answer = client.put(&path, &object)?;
+        latencies.push(began.elapsed());
+        object = answer.ok()?.json();
+    }
+    Ok(latencies)
+}
+
+/// Pods that run and that no budget selects are allowed at once, from the cache.
+fn ask_uncovered(webhook: &Server, free: &Load, clients: usize) -> Result<Latencies> {
+    let results: Vec<Result<Latencies>> = thread::scope(|scope| {
+        let asking: Vec<_> = (0..clients)
+            .map(|c| {
+                scope.spawn(move || {
+                    let mut client = webhook.client();
+                    let mut latencies = Latencies::default();
+                    // The first one connects.
+                    for (n, pod) in (0..=UNCOVERED).zip(free.pods().iter().cycle()) {
+                        let uid = format!("{}-{c}-{n}", free.namespace);
+                        let began = Instant::now();
+                        ask(&mut client, &uid, &free.namespace, pod)?;
+                        if n > 0 {
+                            latencies.push(began.elapsed());
+                        }
+                    }
+                    Ok(latencies)
+                })
+            })
+            .collect();
+        asking.into_iter().map(|a| a.join().expect("it does not panic")).collect()
+    });
+    let mut all = Latencies::default();
+    for result in results {
+        all.append(result?);
+    }
+    Ok(all)
+}
+
+fn ask(client: &mut Client, uid: &str, namespace: &str, pod: &str) -> Result<()> {
+    let review = json!({
+        "apiVersion": "admission.k8s.io/v1",
+        "kind": "AdmissionReview",
+        "request": {
+            "uid": uid,
+            "kind": {"group": "policy", "version": "v1", "kind": "Eviction"},
+            "resource": {"group": "", "version": "v1", "resource": "pods"},
+            "subResource": "eviction",
+            "name": pod,
+            "namespace": namespace,
+            "operation": "CREATE",
+            "userInfo": {"username": "drainer", "groups": ["system:authenticated"]},
+            "object": {
+                "apiVersion": "policy/v1",
+                "kind": "Eviction",
+                "metadata": {"name": pod, "namespace": namespace},
+            },
+            "dryRun": false,
+        },
+    });
+    let answer = client.post("/evict", &review)?.ok()?.json();
+    if answer["response"]["allowed"] != true {
+        bail!("the webhook denies: {answer}");
+    }
+    Ok(())
+}
+
+/// Where Holdfast registered itself, and the certificate that it is to be known by.
+fn webhook(bench: &Bench, holdfast: &Controller) -> Result<Server> {
+    let url = holdfast.addresses["webhook"].as_str().context("Holdfast says where it is")?;
+    let address = url.strip_prefix("https://").and_then(|rest| rest.split('/').next());
+    let address = address.context("an https address")?.parse()?;
+    let list = bench.admin.client().get(super::WEBHOOKS)?.ok()?.json();
+    let hooks = list["items"].as_array().into_iter().flatten();
+    let bundle = hooks
+        .flat_map(|item| item["webhooks"].as_array().cloned().unwrap_or_default())
+        .find_map(|hook: Value| hook["clientConfig"]["caBundle"].as_str().map(str::to_owned));
+    let bundle = BASE64.decode(bundle.context("the webhook is registered")?)?;
+    Server::at(address, &bundle)
+}

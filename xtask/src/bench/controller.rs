@@ -1,0 +1,100 @@
+//! The two programs that are compared: upstream's disruption controller and ours.
+
+use std::{
+    fs,
+    path::{Path, PathBuf},
+    time::{Duration, Instant},
+};
+
+use anyhow::{Context as _, Result, bail};
+use serde_json::Value;
+
+use crate::localkube::{Identity, Localkube, Process};
+
+/// A process under measurement. Ended when dropped.
+pub struct Controller {
+    process: Process,
+    /// Where it can be reached, if it is Holdfast.
+    pub addresses: Value,
+}
+
+/// What a process has used so far.
+#[derive(Debug, Clone, Copy)]
+pub struct Usage {
+    pub cpu_seconds: f64,
+    pub rss_mib: f64,
+}
+
+impl Controller {
+    /// kube-controller-manager with its disruption-controller and nothing else.
+    pub fn upstream(localkube: &Localkube) -> Result<Self> {
+        let process =
+            localkube.start_controllers("disruption-controller", "disruption-controller")?;
+        // Ready means that it serves; the controller itself starts a moment later.
+        std::thread::sleep(Duration::from_secs(1));
+        Ok(Self { process, addresses: Value::Null })
+    }
+
+    /// `holdfast serve --install`, ready to decide.
+    pub fn holdfast(localkube: &Localkube, program: &Path) -> Result<Self> {
+        let dir = localkube.dir();
+        let ready = dir.join("holdfast-ready.json");
+        let _ = fs::remove_file(&ready);
+        let kubeconfig = localkube.kubeconfig(Identity::Holdfast);
+        let path = |path: &PathBuf| path.display().to_string();
+        let args = [
+            "serve".to_owned(),
+            "--install".to_owned(),
+            format!("--kubeconfig={}", path(&kubeconfig)),
+            "--listen=127.0.0.1:0".to_owned(),
+            "--metrics-listen=127.0.0.1:0".to_owned(),
+            format!("--ready-file={}", path(&ready)),
+        ];
+        let log = dir.join("logs/holdfast.log");
+        let process = Process::spawn("holdfast", program, &args, &dir.join("home"), &log)?;
+        let mut holdfast = Self { process, addresses: Value::Null };
+        let deadline = Instant::now() + Duration::from_mins(1);
+        while Instant::now() < deadline && holdfast.process.is_alive() {
+            if let Ok(text) = fs::read(&ready) {
+                holdfast.addresses = serde_json::from_slice(&text)?;
+                return Ok(holdfast);
+            }
+            std::thread::sleep(Duration::from_millis(20));
+        }
+        let output = fs::read_to_string(&log).unwrap_or_default();
+        bail!("holdfast serve is not ready:\n{output}")
+    }
+
+    pub fn usage(&self) -> Result<Usage> {
+        usage(self.process.id()).context("read the usage of the controller")
+    }
+
+    pub fn stop(&self) -> Result<()> {
+        self.process.stop(Duration::from_secs(10))
+    }
+}
+
+impl Drop for Controller {
+    fn drop(&mut self) {
+        if let Err(error) = self.stop() {
+            eprintln!("bench: {error:#}");
+        }
+    }
+}
+
+fn usage(pid: i32) -> Option<Usage> {
+    /// `sysconf(_SC_CLK_TCK)`, which is the same on every Linux.
+    const TICKS_PER_SECOND: f64 = 100.0;
+    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+    // The second field is the program's name in parentheses, in which anything may occur.
+    let fields: Vec<&str> = stat.rsplit_once(')')?.1.split_whitespace().collect();
+    let ticks = |field: usize| fields.get(field)?.parse::<f64>().ok();
+    let status = fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
+    let rss = status.lines().find_map(|line| line.strip_prefix("VmRSS:"))?;
+    let kib: f64 = rss.split_whitespace().next()?.parse().ok()?;
+    Some(Usage {
+        // utime and stime.
+        cpu_seconds: (ticks(11)? + ticks(12)?) / TICKS_PER_SECOND,
+        rss_mib: kib / 1024.0,
+    })
+}

@@ -1,0 +1,128 @@
+//! The engine alone: memory, time per input, instructions per input, and criterion's own table.
+
+use std::{
+    path::PathBuf,
+    process::{Command, Stdio},
+};
+
+use anyhow::{Context as _, Result, bail};
+
+use super::{
+    cargo, release_dir,
+    report::{Comparison, Results, Target},
+};
+
+pub const COMPARISONS: [Comparison; 5] = [
+    Comparison {
+        metrics: "engine memory",
+        ours: "engine",
+        base: None,
+        target: Some(Target::AtMost(100.0)),
+    },
+    Comparison { metrics: "engine bytes per pod", ours: "engine", base: None, target: None },
+    Comparison {
+        metrics: "engine p99",
+        ours: "engine",
+        base: None,
+        target: Some(Target::AtMost(20.0)),
+    },
+    Comparison {
+        metrics: "instructions",
+        ours: "150000 pods",
+        base: Some("10000 pods"),
+        target: None,
+    },
+    Comparison {
+        metrics: "instructions",
+        ours: "5000 pods",
+        base: Some("500 pods"),
+        target: Some(Target::AtMost(1.1)),
+    },
+];
+
+const BUDGETS: usize = 5000;
+
+pub fn run(repeat: usize, quick: bool, results: &mut Results) -> Result<()> {
+    cargo(&["build", "--release", "--package", "holdfast-core", "--examples"])?;
+    let memory = example("memory", &["150000", "5000"])?;
+    results.push("engine bytes per pod", "B", "engine", value(&memory, "bytes_per_pod")?);
+    let mib = |bytes: f64| bytes / 1e6;
+    results.push("engine memory, asked for", "MB", "engine", mib(value(&memory, "engine_bytes")?));
+    let resident = value(&memory, "resident_kib")? * 1024.0;
+    results.push("engine memory, resident", "MB", "engine", mib(resident));
+    for _ in 0..repeat {
+        for what in ["event", "verdict"] {
+            let budgets = BUDGETS.to_string();
+            let took = example("replay", &["150000", &budgets, "0", what, "100000"])?;
+            let us = value(&took, "p99_ns")? / 1000.0;
+            results.push(format!("engine p99 of {what}, 150000 pods"), "us", "engine", us);
+        }
+    }
+    instructions(results)?;
+    if !quick {
+        cargo(&["bench", "--package", "holdfast-core", "--bench", "engine"])?;
+    }
+    Ok(())
+}
+
+/// Instructions are the same in every run: once is enough.
+fn instructions(results: &mut Results) -> Result<()> {
+    if Command::new("valgrind").arg("--version").stdout(Stdio::null()).status().is_err() {
+        eprintln!("bench: instructions were not counted: there is no valgrind on PATH");
+        return Ok(());
+    }
+    let sizes = [
+        ("10000 pods", 10_000, BUDGETS, 0, "5000 budgets"),
+        ("150000 pods", 150_000, BUDGETS, 0, "5000 budgets"),
+        ("500 pods", 500, 1, 0, "one budget of pods"),
+        ("5000 pods", 5_000, 1, 0, "one budget of pods"),
+        ("500 pods", 500, 1, 1, "one budget of replicas"),
+        ("5000 pods", 5_000, 1, 1, "one budget of replicas"),
+    ];
+    for (variant, pods, budgets, first, scope) in sizes {
+        for what in ["event", "verdict"] {
+            const COUNT: u32 = 3000;
+            let [pods, budgets, first] = [pods, budgets, first].map(|n: usize| n.to_string());
+            let all = callgrind(&[&pods, &budgets, &first, what, &COUNT.to_string()])?;
+            let each = all / f64::from(COUNT);
+            results.push(format!("instructions per {what}, {scope}"), "", variant, each);
+        }
+    }
+    Ok(())
+}
+
+/// Of what the engine does with the inputs, without the driver's own part.
+fn callgrind(args: &[&str]) -> Result<f64> {
+    let output = Command::new("valgrind")
+        .args(["--tool=callgrind", "--callgrind-out-file=/dev/null"])
+        .arg("--toggle-collect=*Cluster::measured*")
+        .arg(example_path("replay")?)
+        .args(args)
+        .output()
+        .context("run valgrind")?;
+    let text = String::from_utf8_lossy(&output.stderr);
+    let line = text.lines().find_map(|line| line.split("Collected :").nth(1));
+    let count = line.and_then(|count| count.trim().parse().ok());
+    count.with_context(|| format!("valgrind counted nothing:\n{text}"))
+}
+
+fn example(name: &str, args: &[&str]) -> Result<String> {
+    let output = Command::new(example_path(name)?)
+        .args(args)
+        .output()
+        .with_context(|| format!("run the example {name}"))?;
+    if !output.status.success() {
+        bail!("the example {name}: {}", String::from_utf8_lossy(&output.stderr));
+    }
+    Ok(String::from_utf8_lossy(&output.stdout).into_owned())
+}
+
+fn example_path(name: &str) -> Result<PathBuf> {
+    Ok(release_dir()?.join("examples").join(name))
+}
+
+fn value(output: &str, name: &str) -> Result<f64> {
+    let line = output.lines().find_map(|line| line.strip_prefix(name));
+    let value = line.and_then(|value| value.trim().parse().ok());
+    value.with_context(|| format!("no {name} in {output:?}"))
+}

@@ -1,0 +1,323 @@
+//! The load: a namespace with pods that are ready, budgets over them, flaps and evictions.
+//!
+//! Pods are bound to a node that nobody plays and their status is written by hand, as upstream's own
+//! integration tests do: kwok would take the machine's time in every variant alike and hide the
+//! difference. They have no grace period, so that an eviction ends in their deletion.
+
+use std::{
+    collections::VecDeque,
+    sync::{
+        Mutex,
+        atomic::{AtomicUsize, Ordering},
+    },
+    thread,
+    time::{Duration, Instant},
+};
+
+use anyhow::{Context as _, Result, bail};
+use serde_json::{Value, json};
+
+use super::{
+    http::{Client, Server},
+    stats::Latencies,
+};
+
+const NODE: &str = "bench-node";
+const CREATORS: usize = 8;
+/// In scope Workload.
+pub const PODS_PER_GROUP: usize = 10;
+
+/// Whose budget.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Budgets {
+    None,
+    Builtin,
+    Pods,
+    Replicas,
+}
+
+impl Budgets {
+    fn api(self) -> &'static str {
+        match self {
+            Self::None | Self::Builtin => "policy/v1",
+            Self::Pods | Self::Replicas => "policy.holdfast.dev/v1",
+        }
+    }
+}
+
+/// A namespace under load.
+pub struct Load {
+    admin: Server,
+    pub namespace: String,
+    budgets: Budgets,
+    count: usize,
+    next: usize,
+    pods: Vec<String>,
+}
+
+pub struct Evicted {
+    pub seconds: f64,
+    pub latencies: Latencies,
+    /// Answers other than "evicted", after which the same pod is tried again later.
+    pub refused: usize,
+}
+
+impl Load {
+    /// An empty namespace with `count` budgets, each over an equal share of the pods to come.
+    pub fn new(admin: &Server, name: &str, budgets: Budgets, count: usize) -> Result<Self> {
+        static NEXT: AtomicUsize = AtomicUsize::new(0);
+        let namespace = format!("bench-{name}-{}", NEXT.fetch_add(1, Ordering::Relaxed));
+        let mut client = admin.client();
+        create_node(&mut client)?;
+        client.post("/api/v1/namespaces", &json!({"metadata": {"name": namespace}}))?.ok()?;
+        let account = format!("/api/v1/namespaces/{namespace}/serviceaccounts/default");
+        until("the namespace has its ServiceAccount", || Ok(client.get(&account)?.code == 200))?;
+        let load =
+            Self { admin: admin.clone(), namespace, budgets, count, next: 0, pods: Vec::new() };
+        if budgets != Budgets::None {
+            for part in 0..count {
+                client.post(&load.budget_path(""), &load.budget(part))?.ok()?;
+            }
+        }
+        Ok(load)
+    }
+
+    /// Creates what is missing to so many pods, and makes them ready.
+    pub fn fill(&mut self, pods: usize) -> Result<()> {
+        let missing: Vec<usize> =
+            (self.next..).take(pods.saturating_sub(self.pods.len())).collect();
+        self.next += missing.len();
+        if self.budgets == Budgets::Replicas {
+            let groups: Vec<usize> =
+                missing.iter().copied().filter(|i| i % PODS_PER_GROUP == 0).collect();
+            self.each(&groups, |client, group| self.create_group(client, *group))?;
+        }
+        self.each(&missing, |client, i| self.create_pod(client, *i))?;
+        self.pods.extend(missing.iter().map(|i| pod_name(*i)));
+        Ok(())
+    }
+
+    /// Waits until the statuses of all budgets count the pods that are there.
+    pub fn settle(&self) -> Result<()> {
+        if self.budgets == Budgets::None {
+            return Ok(());
+        }
+        let mut client = self.admin.client();
+        let path = self.budget_path("");
+        let all = i64::try_from(self.pods.len())?;
+        until("the statuses of the budgets are settled", || {
+            let list = client.get(&path)?.ok()?.json();
+            let items = list["items"].as_array().context("a list")?;
+            let healthy: i64 =
+                items.iter().filter_map(|b| b["status"]["currentHealthy"].as_i64()).sum();
+            let observed = items.iter().all(|b| {
+                b["status"]["observedGeneration"].as_i64() >= b["metadata"]["generation"].as_i64()
+            });
+            Ok(observed && healthy == all)
+        })
+    }
+
+    /// Evicts so many of the pods, by so many clients, for so long at most.
+    pub fn evict(
+        &mut self,
+        drainer: &Server,
+        clients: usize,
+        count: usize,
+        limit: Duration,
+    ) -> Result<Evicted> {
+        let count = count.min(self.pods.len());
+        let queue: Mutex<VecDeque<String>> = Mutex::new(self.pods.drain(..count).collect());
+        let began = Instant::now();
+        let results: Vec<Result<(Latencies, usize)>> = thread::scope(|scope| {
+            let handles: Vec<_> = (0..clients)
+                .map(|_| scope.spawn(|| evictor(drainer, &self.namespace, &queue, began + limit)))
+                .collect();
+            handles.into_iter().map(|h| h.join().expect("it does not panic")).collect()
+        });
+        let seconds = began.elapsed().as_secs_f64();
+        let mut evicted = Evicted { seconds, latencies: Latencies::default(), refused: 0 };
+        for result in results {
+            let (latencies, refused) = result?;
+            evicted.latencies.append(latencies);
+            evicted.refused += refused;
+        }
+        self.pods.extend(queue.into_inner().expect("not poisoned"));
+        Ok(evicted)
+    }
+
+    /// The readiness of every one of these pods goes and comes back, all at once.
+    pub fn flap_all(&self, count: usize) -> Result<()> {
+        let pods: Vec<&String> = self.pods.iter().take(count).collect();
+        for ready in [false, true] {
+            self.each(&pods, |client, pod| self.set_ready(client, pod, ready))?;
+        }
+        Ok(())
+    }
+
+    pub fn set_ready(&self, client: &mut Client, pod: &str, ready: bool) -> Result<()> {
+        let path = self.pod_path(&format!("/{pod}/status"));
+        client.patch(&path, &status(ready))?.ok().map(|_| ())
+    }
+
+    pub fn pods(&self) -> &[String] {
+        &self.pods
+    }
+
+    pub fn budget_path(&self, rest: &str) -> String {
+        let (api, namespace) = (self.budgets.api(), &self.namespace);
+        format!("/apis/{api}/namespaces/{namespace}/poddisruptionbudgets{rest}")
+    }
+
+    pub fn budget_of(&self, pod: &str) -> String {
+        let i: usize = pod.rsplit('-').next().and_then(|i| i.parse().ok()).unwrap_or(0);
+        format!("budget-{}", i % self.count)
+    }
+
+    /// Removes all of it and waits until the pods are gone, so that the next load has the machine.
+    pub fn clear(self) -> Result<()> {
+        let mut client = self.admin.client();
+        self.each(&self.pods, |client, pod| {
+            client.delete(&self.pod_path(&format!("/{pod}"))).map(|_| ())
+        })?;
+        if self.budgets != Budgets::None {
+            client.delete(&self.budget_path(""))?.ok()?;
+        }
+        client.delete(&format!("/api/v1/namespaces/{}", self.namespace))?.ok()?;
+        Ok(())
+    }
+
+    fn create_pod(&self, client: &mut Client, i: usize) -> Result<()> {
+        let name = pod_name(i);
+        let mut pod = json!({
+            "metadata": {
+                "name": name,
+                "labels": {"app": "bench", "part": format!("p{}", i % self.count)},
+            },
+            "spec": {
+                "nodeName": NODE,
+                "containers": [{"name": "main", "image": "example.com/main"}],
+                "terminationGracePeriodSeconds": 0,
+            },
+        });
+        if self.budgets == Budgets::Replicas {
+            let group = format!("group-{}", i / PODS_PER_GROUP);
+            pod["spec"]["schedulingGroup"] = json!({"podGroupName": group});
+        }
+        client.post(&self.pod_path(""), &pod)?.ok()?;
+        self.set_ready(client, &name, true)
+    }
+
+    fn create_group(&self, client: &mut Client, i: usize) -> Result<()> {
+        let path =
+            format!("/apis/scheduling.k8s.io/v1beta1/namespaces/{}/podgroups", self.namespace);
+        let group = json!({
+            "metadata": {"name": format!("group-{}", i / PODS_PER_GROUP)},
+            "spec": {"schedulingPolicy": {"gang": {"minCount": PODS_PER_GROUP}}},
+        });
+        client.post(&path, &group)?.ok().map(|_| ())
+    }
+
+    /// Never in the way: the first eviction and the last are to cost the same.
+    fn budget(&self, part: usize) -> Value {
+        let labels = if self.count == 1 {
+            json!({"app": "bench"})
+        } else {
+            json!({"part": format!("p{part}")})
+        };
+        let mut spec = json!({"minAvailable": 1, "selector": {"matchLabels": labels}});
+        if self.budgets == Budgets::Replicas {
+            spec["budgetScope"] = json!("Workload");
+        }
+        json!({
+            "apiVersion": self.budgets.api(),
+            "kind": "PodDisruptionBudget",
+            "metadata": {"name": format!("budget-{part}")},
+            "spec": spec,
+        })
+    }
+
+    fn pod_path(&self, rest: &str) -> String {
+        format!("/api/v1/namespaces/{}/pods{rest}", self.namespace)
+    }
+
+    fn each<T: Sync>(
+        &self,
+        items: &[T],
+        work: impl Fn(&mut Client, &T) -> Result<()> + Sync,
+    ) -> Result<()> {
+        let next = AtomicUsize::new(0);
+        thread::scope(|scope| {
+            let workers: Vec<_> = (0..CREATORS)
+                .map(|_| {
+                    scope.spawn(|| {
+                        let mut client = self.admin.client();
+                        while let Some(item) = items.get(next.fetch_add(1, Ordering::Relaxed)) {
+                            work(&mut client, item)?;
+                        }
+                        Ok(())
+                    })
+                })
+                .collect();
+            workers.into_iter().try_for_each(|w| w.join().expect("it does not panic"))
+        })
+    }
+}
+
+fn evictor(
+    drainer: &Server,
+    namespace: &str,
+    queue: &Mutex<VecDeque<String>>,
+    deadline: Instant,
+) -> Result<(Latencies, usize)> {
+    let mut client = drainer.client();
+    let (mut latencies, mut refused) = (Latencies::default(), 0);
+    while Instant::now() < deadline {
+        let Some(pod) = queue.lock().expect("not poisoned").pop_front() else { break };
+        let path = format!("/api/v1/namespaces/{namespace}/pods/{pod}/eviction");
+        let eviction =
+            json!({"apiVersion": "policy/v1", "kind": "Eviction", "metadata": {"name": pod}});
+        let began = Instant::now();
+        let answer = client.post(&path, &eviction)?;
+        match answer.code {
+            201 => latencies.push(began.elapsed()),
+            // Its budget is exhausted or contended, or the handler gave up: try again later.
+            429 | 500 | 409 => {
+                refused += 1;
+                queue.lock().expect("not poisoned").push_back(pod);
+            }
+            code => bail!("evict {pod}: {code} {}", String::from_utf8_lossy(&answer.body)),
+        }
+    }
+    Ok((latencies, refused))
+}
+
+fn pod_name(i: usize) -> String {
+    format!("pod-{i}")
+}
+
+fn status(ready: bool) -> Value {
+    let ready = if ready { "True" } else { "False" };
+    json!({"status": {
+        "phase": "Running",
+        "conditions": [{"type": "Ready", "status": ready}],
+    }})
+}
+
+fn create_node(client: &mut Client) -> Result<()> {
+    match client.post("/api/v1/nodes", &json!({"metadata": {"name": NODE}}))?.code {
+        // It is there already.
+        409 | 200..300 => Ok(()),
+        code => bail!("cannot create a node: {code}"),
+    }
+}
+
+pub fn until(what: &str, mut is_so: impl FnMut() -> Result<bool>) -> Result<()> {
+    let deadline = Instant::now() + Duration::from_mins(2);
+    while Instant::now() < deadline {
+        if is_so()? {
+            return Ok(());
+        }
+        thread::sleep(Duration::from_millis(50));
+    }
+    bail!("waited for two minutes in vain until {what}")
+}

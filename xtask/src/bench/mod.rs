@@ -1,0 +1,213 @@
+//! `cargo xtask bench`: Holdfast beside upstream's controller and without either, in one run, in
+//! turns, on the same load. BENCHMARKING.md says how each number is made.
+
+mod commit;
+mod controller;
+mod core;
+mod evict;
+mod http;
+mod load;
+mod report;
+mod stats;
+mod status;
+
+use std::{
+    env,
+    path::{Path, PathBuf},
+    process::Command,
+};
+
+use anyhow::{Context as _, Result, bail};
+use clap::ValueEnum;
+
+use crate::{
+    localkube::{Identity, Localkube, Options, workspace},
+    test::interrupt::Interrupt,
+};
+use controller::Controller;
+use http::Server;
+use report::{Comparison, Results};
+
+#[derive(clap::Args)]
+pub struct Args {
+    /// Fewer pods: minutes instead of an hour, and more noise
+    #[arg(long)]
+    quick: bool,
+    /// Measure only these
+    #[arg(long, value_enum, value_name = "PART", value_delimiter = ',')]
+    only: Vec<Part>,
+    /// Also write the table, with every sample, to this file
+    #[arg(long, value_name = "FILE")]
+    json: Option<PathBuf>,
+    /// Measure this `holdfast` instead of building one
+    #[arg(long, value_name = "FILE")]
+    program: Option<PathBuf>,
+    /// Rounds; in each, every variant is measured once
+    #[arg(long, default_value_t = 3, value_name = "N")]
+    repeat: usize,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum Part {
+    /// Evictions per second
+    Evict,
+    /// CPU, memory and latency of the status controllers
+    Status,
+    /// The webhook's own latency
+    Commit,
+    /// The engine alone
+    Core,
+}
+
+/// What the measurements share.
+pub struct Bench {
+    localkube: Localkube,
+    program: PathBuf,
+    admin: Server,
+    drainer: Server,
+    interrupt: Interrupt,
+    quick: bool,
+    repeat: usize,
+}
+
+/// Prints the table; fails only if something could not be measured. A missed target is a finding.
+pub fn run(args: &Args) -> Result<bool> {
+    if cfg!(debug_assertions) {
+        return in_release();
+    }
+    let mut results = Results::default();
+    let mut comparisons: Vec<Comparison> = Vec::new();
+    let outcome = measure(args, &mut results, &mut comparisons);
+    results.print(&comparisons);
+    if let Some(path) = &args.json {
+        results.write(path, &comparisons)?;
+    }
+    outcome.map(|()| true)
+}
+
+/// The clients' own work takes from the cores that the servers need: not in a debug build.
+fn in_release() -> Result<bool> {
+    let own = env::args().skip(1);
+    let status = cargo_command()
+        .args(["run", "--quiet", "--release", "--package", "xtask", "--"])
+        .args(own)
+        .status()
+        .context("run cargo")?;
+    Ok(status.success())
+}
+
+fn measure(args: &Args, results: &mut Results, comparisons: &mut Vec<Comparison>) -> Result<()> {
+    let wants = |part| args.only.is_empty() || args.only.contains(&part);
+    if wants(Part::Evict) || wants(Part::Status) || wants(Part::Commit) {
+        let program = program(args)?;
+        let dir = workspace().join("target/localkube-bench");
+        if dir.exists() {
+            Localkube::down(&dir)?;
+        }
+        let (localkube, _) = Localkube::up(&dir, &Options::default())?;
+        let outcome = on_cluster(args, program, localkube, results, comparisons);
+        Localkube::down(&dir)?;
+        outcome?;
+    }
+    if wants(Part::Core) {
+        comparisons.extend(core::COMPARISONS);
+        core::run(args.repeat, args.quick, results)?;
+    }
+    Ok(())
+}
+
+fn program(args: &Args) -> Result<PathBuf> {
+    if let Some(program) = &args.program {
+        return program.canonicalize().with_context(|| format!("find {}", program.display()));
+    }
+    cargo(&["build", "--release", "--bin", "holdfast"])?;
+    Ok(release_dir()?.join("holdfast"))
+}
+
+fn on_cluster(
+    args: &Args,
+    program: PathBuf,
+    localkube: Localkube,
+    results: &mut Results,
+    comparisons: &mut Vec<Comparison>,
+) -> Result<()> {
+    let server = |identity| Server::of_kubeconfig(&localkube.kubeconfig(identity));
+    let (admin, drainer) = (server(Identity::Admin)?, server(Identity::Drainer)?);
+    // Nodes are not played, and the disruption controller runs when it is its turn.
+    for component in ["kwok", "kube-scheduler", "kube-controller-manager"] {
+        localkube.stop_component(component)?;
+    }
+    let others = localkube.start_controllers(
+        "other-controllers",
+        "*,-disruption-controller,-node-lifecycle-controller",
+    )?;
+    let bench = Bench {
+        program,
+        localkube,
+        admin,
+        drainer,
+        interrupt: Interrupt::catch()?,
+        quick: args.quick,
+        repeat: args.repeat,
+    };
+    let outcome = bench.parts(args, results, comparisons);
+    others.stop(std::time::Duration::from_secs(10))?;
+    outcome
+}
+
+const WEBHOOKS: &str = "/apis/admissionregistration.k8s.io/v1/validatingwebhookconfigurations";
+
+impl Bench {
+    fn parts(
+        &self,
+        args: &Args,
+        results: &mut Results,
+        comparisons: &mut Vec<Comparison>,
+    ) -> Result<()> {
+        let wants = |part| args.only.is_empty() || args.only.contains(&part);
+        if wants(Part::Evict) {
+            comparisons.extend(evict::COMPARISONS);
+            evict::run(self, results)?;
+        }
+        if wants(Part::Commit) {
+            comparisons.extend(commit::COMPARISONS);
+            commit::run(self, results)?;
+        }
+        if wants(Part::Status) {
+            comparisons.extend(status::COMPARISONS);
+            status::run(self, results)?;
+        }
+        Ok(())
+    }
+
+    fn holdfast(&self) -> Result<Controller> {
+        Controller::holdfast(&self.localkube, &self.program)
+    }
+
+    /// Ends Holdfast and takes its webhook away, so that evictions do without.
+    fn retire(&self, holdfast: &Controller) -> Result<()> {
+        holdfast.stop()?;
+        self.admin.client().delete(&format!("{WEBHOOKS}/holdfast"))?.ok()?;
+        Ok(())
+    }
+}
+
+fn cargo(args: &[&str]) -> Result<()> {
+    let status = cargo_command().args(args).status().context("run cargo")?;
+    if !status.success() {
+        bail!("`cargo {}`: {status}", args.join(" "));
+    }
+    Ok(())
+}
+
+fn cargo_command() -> Command {
+    let mut command = Command::new(env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
+    command.current_dir(workspace());
+    command
+}
+
+/// Where this very program is, and what else cargo has built in release.
+fn release_dir() -> Result<PathBuf> {
+    let own = env::current_exe().context("find the directory of programs")?;
+    own.parent().map(Path::to_owned).context("a program lies in a directory")
+}

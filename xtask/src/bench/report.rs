@@ -1,0 +1,174 @@
+//! Samples of one run, and the table of what they say.
+
+use std::{fs, path::Path, thread};
+
+use anyhow::{Context as _, Result};
+use serde_json::{Value, json};
+
+use super::stats::{max, median, min};
+
+/// Everything measured, in the order of measurement.
+#[derive(Default)]
+pub struct Results {
+    samples: Vec<Sample>,
+}
+
+struct Sample {
+    metric: String,
+    unit: &'static str,
+    variant: &'static str,
+    value: f64,
+}
+
+/// What is compared with what, and what we want of it.
+pub struct Comparison {
+    /// All metrics that start so.
+    pub metrics: &'static str,
+    pub ours: &'static str,
+    /// Without: the value itself is judged.
+    pub base: Option<&'static str>,
+    pub target: Option<Target>,
+}
+
+#[derive(Clone, Copy)]
+pub enum Target {
+    AtLeast(f64),
+    AtMost(f64),
+}
+
+struct Row {
+    metric: String,
+    unit: &'static str,
+    ours: (&'static str, Vec<f64>),
+    base: Option<(&'static str, Vec<f64>)>,
+    target: Option<Target>,
+}
+
+impl Results {
+    pub fn push(
+        &mut self,
+        metric: impl Into<String>,
+        unit: &'static str,
+        variant: &'static str,
+        value: f64,
+    ) {
+        let metric = metric.into();
+        eprintln!("bench: {metric}, {variant}: {value:.3} {unit}");
+        self.samples.push(Sample { metric, unit, variant, value });
+    }
+
+    /// As text, widest first: the metric, both sides with their spread, the ratio with its own.
+    pub fn print(&self, comparisons: &[Comparison]) {
+        println!("median [min..max] of alternating rounds; the ratio's spread is over the rounds");
+        for row in self.rows(comparisons) {
+            println!("{}", row.line());
+        }
+    }
+
+    pub fn write(&self, path: &Path, comparisons: &[Comparison]) -> Result<()> {
+        let rows: Vec<Value> = self.rows(comparisons).iter().map(Row::json).collect();
+        let load = fs::read_to_string("/proc/loadavg").unwrap_or_default();
+        let report = json!({
+            "machine": {
+                "cores": thread::available_parallelism().map_or(0, usize::from),
+                "loadAverageAtEnd": load.trim(),
+            },
+            "rows": rows,
+        });
+        fs::write(path, format!("{report:#}\n"))
+            .with_context(|| format!("write {}", path.display()))
+    }
+
+    fn rows(&self, comparisons: &[Comparison]) -> Vec<Row> {
+        let mut rows = Vec::new();
+        for comparison in comparisons {
+            let mut metrics: Vec<&Sample> = Vec::new();
+            for sample in &self.samples {
+                if sample.metric.starts_with(comparison.metrics)
+                    && metrics.iter().all(|seen| seen.metric != sample.metric)
+                {
+                    metrics.push(sample);
+                }
+            }
+            for Sample { metric, unit, .. } in metrics {
+                let ours = self.values(metric, comparison.ours);
+                if ours.is_empty() {
+                    continue;
+                }
+                rows.push(Row {
+                    metric: metric.clone(),
+                    unit,
+                    ours: (comparison.ours, ours),
+                    base: comparison.base.map(|base| (base, self.values(metric, base))),
+                    target: comparison.target,
+                });
+            }
+        }
+        rows
+    }
+
+    fn values(&self, metric: &str, variant: &str) -> Vec<f64> {
+        let of_it = self.samples.iter().filter(|s| s.metric == metric && s.variant == variant);
+        of_it.map(|s| s.value).collect()
+    }
+}
+
+impl Row {
+    fn ratio(&self) -> Option<f64> {
+        let (_, base) = self.base.as_ref()?;
+        Some(median(&self.ours.1) / median(base))
+    }
+
+    /// Round by round: each has its own noise, which both sides had alike.
+    fn ratios(&self) -> Vec<f64> {
+        let base = self.base.iter().flat_map(|(_, base)| base);
+        self.ours.1.iter().zip(base).map(|(ours, base)| ours / base).collect()
+    }
+
+    fn met(&self) -> Option<bool> {
+        let value = self.ratio().unwrap_or_else(|| median(&self.ours.1));
+        self.target.map(|target| match target {
+            Target::AtLeast(bound) => value >= bound,
+            Target::AtMost(bound) => value <= bound,
+        })
+    }
+
+    fn line(&self) -> String {
+        let side = |(name, values): &(&str, Vec<f64>)| {
+            let (mid, low, high) = (median(values), min(values), max(values));
+            format!("{name} {mid:.4} [{low:.4}..{high:.4}]")
+        };
+        let mut parts = vec![format!("{:<44} {:<4}", self.metric, self.unit), side(&self.ours)];
+        if let (Some(base), Some(ratio)) = (&self.base, self.ratio()) {
+            let ratios = self.ratios();
+            let (low, high) = (min(&ratios), max(&ratios));
+            parts.push(format!("against {} = {ratio:.2}x [{low:.2}..{high:.2}]", side(base)));
+        }
+        if let (Some(target), Some(met)) = (self.target, self.met()) {
+            let (sign, bound) = match target {
+                Target::AtLeast(bound) => (">=", bound),
+                Target::AtMost(bound) => ("<=", bound),
+            };
+            let verdict = if met { "met" } else { "MISSED" };
+            parts.push(format!(" target {sign} {bound}: {verdict}"));
+        }
+        parts.join(" ")
+    }
+
+    fn json(&self) -> Value {
+        let side = |(name, values): &(&str, Vec<f64>)| json!({"variant": name, "median": median(values), "samples": values});
+        json!({
+            "metric": self.metric,
+            "unit": self.unit,
+            "ours": side(&self.ours),
+            "base": self.base.as_ref().map(side),
+            "ratio": self.ratio(),
+            "ratios": self.ratios(),
+            "target": self.target.map(|target| match target {
+                Target::AtLeast(bound) => json!({"atLeast": bound}),
+                Target::AtMost(bound) => json!({"atMost": bound}),
+            }),
+            "met": self.met(),
+        })
+    }
+}

@@ -1,0 +1,49 @@
+//! Single parts of a control plane that runs, for whoever needs them otherwise than `up` starts them.
+
+use std::{path::Path, time::Duration};
+
+use anyhow::{Context as _, Result, bail};
+
+use super::{
+    cluster::Localkube, component, pki::Pki, ports::Reserved, probe::Prober, process::Process,
+    state::State,
+};
+
+impl Localkube {
+    pub fn dir(&self) -> &Path {
+        &self.dir
+    }
+
+    /// Ends a component for good.
+    pub fn stop_component(&self, name: &str) -> Result<()> {
+        let state = State::load(&self.dir)?.context("a control plane that runs has a state")?;
+        let mut processes = state.processes.iter().filter(|process| process.name == name);
+        processes.try_for_each(|process| process.stop(Duration::from_secs(10)))
+    }
+
+    /// Another kube-controller-manager, with these controllers (`--controllers`) alone, once it is
+    /// ready. It is the caller's to stop.
+    pub fn start_controllers(&self, name: &str, controllers: &str) -> Result<Process> {
+        let pki = Pki::open(&self.dir);
+        let port = Reserved::any()?;
+        let mut component = component::kube_controller_manager(&self.dir, &pki, port.port()?);
+        component.args.push(format!("--controllers={controllers}"));
+        port.release();
+        let log = self.dir.join("logs").join(format!("{name}.log"));
+        let program = self.programs.join(component.name);
+        let process =
+            Process::spawn(name, &program, &component.args, &self.dir.join("home"), &log)?;
+        let prober = Prober::new(&pki.cert("ca"))?;
+        for _ in 0..1200 {
+            if prober.check(&component.probe).is_ok() {
+                return Ok(process);
+            }
+            if !process.is_alive() {
+                bail!("{name} ended while starting: see {}", log.display());
+            }
+            std::thread::sleep(Duration::from_millis(50));
+        }
+        process.stop(Duration::ZERO)?;
+        bail!("{name} is not ready after a minute: see {}", log.display())
+    }
+}
