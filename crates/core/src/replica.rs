@@ -9,6 +9,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
+use std::sync::Arc;
 
 use crate::model::{
     ControllerRef, GroupApi, GroupKind, GroupReference, LwsMember, Owner, Pod, PodGroup,
@@ -83,7 +84,8 @@ pub(crate) struct Resolution {
     pub(crate) min: MinCount,
     /// Being deleted, or beyond its `LeaderWorkerSet`'s scale (semantics 4).
     pub(crate) leaving: bool,
-    pub(crate) sources: BTreeSet<Source>,
+    /// In order, each once.
+    pub(crate) sources: Arc<[Source]>,
     /// What `MultipleWorkloadsDetected` tells apart.
     pub(crate) workload: Option<String>,
     /// `JobSets`, by name, and their Jobs, by uid, that its pods belong to.

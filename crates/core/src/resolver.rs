@@ -1,6 +1,7 @@
 //! A replica's minCount, whether it is leaving, and where its expected number comes from.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
 use crate::model::{
     ControllerRef, GroupApi, GroupKind, GroupPolicy, GroupReference, Owner, PodGroup, TemplateRef,
@@ -19,8 +20,8 @@ impl Objects {
     pub(crate) fn resolve(
         &self,
         key: &ReplicaKey,
-        members: &BTreeMap<Member, u32>,
-    ) -> (Resolution, BTreeSet<Dependency>) {
+        members: &BTreeMap<Arc<Member>, u32>,
+    ) -> (Resolution, Box<[Dependency]>) {
         let mut resolver = Resolver { objects: self, members, seen: BTreeSet::new() };
         let resolution = match key {
             ReplicaKey::Lws { .. } => resolver.lws(key),
@@ -30,13 +31,13 @@ impl Objects {
                 resolver.entry(key, workload, entry, replica_key.as_deref())
             }
         };
-        (resolution, resolver.seen)
+        (resolution, resolver.seen.into_iter().collect())
     }
 }
 
 struct Resolver<'a> {
     objects: &'a Objects,
-    members: &'a BTreeMap<Member, u32>,
+    members: &'a BTreeMap<Arc<Member>, u32>,
     seen: BTreeSet<Dependency>,
 }
 
@@ -64,7 +65,7 @@ impl<'a> Resolver<'a> {
         Resolution {
             min: by_reference.unwrap_or_else(|| self.min_by_size(&label)),
             leaving,
-            sources: BTreeSet::from([Source::Lws { name: name.clone() }]),
+            sources: Arc::from([Source::Lws { name: name.clone() }]),
             workload: Some(format!("LeaderWorkerSet {name}")),
             jobs: BTreeSet::new(),
             label,
@@ -137,7 +138,7 @@ impl<'a> Resolver<'a> {
         Resolution {
             min,
             leaving: group.is_some_and(|g| g.terminating),
-            sources,
+            sources: sources.into_iter().collect(),
             workload,
             jobs,
             label: key.to_string(),
@@ -164,7 +165,7 @@ impl<'a> Resolver<'a> {
         Resolution {
             min,
             leaving: false,
-            sources,
+            sources: sources.into_iter().collect(),
             workload: Some(format!("Workload {workload}")),
             jobs,
             label: key.to_string(),
@@ -297,7 +298,7 @@ impl<'a> Resolver<'a> {
     }
 
     fn unfinished(&self) -> impl Iterator<Item = &Member> {
-        self.members.keys().filter(|m| m.unfinished)
+        self.members.keys().map(|m| &**m).filter(|m| m.unfinished)
     }
 
     fn present(&self) -> i64 {

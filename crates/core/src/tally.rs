@@ -71,7 +71,7 @@ pub(crate) struct Summary {
     pub(crate) leaving: bool,
     live: bool,
     closes: bool,
-    sources: BTreeSet<Source>,
+    sources: Arc<[Source]>,
     workload: Option<String>,
 }
 
@@ -173,7 +173,7 @@ impl Tally {
         if let Some(min) = summary.min.filter(|_| !summary.leaving) {
             adjust(&mut self.min_counts, &min, n);
         }
-        for source in &summary.sources {
+        for source in &*summary.sources {
             adjust(&mut self.sources, source, n);
         }
         if let Some(workload) = &summary.workload {
@@ -202,7 +202,7 @@ impl ReplicaTally {
             closes: min.is_err() && self.running > 0,
             leaving: resolution.leaving,
             live: !resolution.leaving && self.live > 0,
-            sources: if self.unfinished > 0 { resolution.sources.clone() } else { BTreeSet::new() },
+            sources: if self.unfinished > 0 { resolution.sources.clone() } else { Arc::default() },
             workload: resolution.workload.clone(),
             unresolved: min.as_ref().err().cloned(),
             min: min.ok(),

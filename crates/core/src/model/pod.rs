@@ -28,6 +28,11 @@ impl Pod {
     pub fn is_terminal(&self) -> bool {
         matches!(self.phase, Phase::Succeeded | Phase::Failed)
     }
+
+    /// The Eviction API is about to delete it, or has done so.
+    pub fn is_targeted(&self) -> bool {
+        self.disruption_target.as_ref().is_some_and(DisruptionTarget::is_eviction)
+    }
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -50,6 +55,10 @@ impl DisruptionTarget {
     pub const EVICTION_API: &str = "EvictionByEvictionAPI";
     /// Reason that the kubelet writes; such a pod is ending and the mark is not stale.
     pub const KUBELET: &str = "TerminationByKubelet";
+
+    pub fn is_eviction(&self) -> bool {
+        self.reason == Self::EVICTION_API
+    }
 }
 
 /// How a pod names the replica that it belongs to.

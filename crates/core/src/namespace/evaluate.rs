@@ -134,7 +134,7 @@ impl Namespace {
         self.pods
             .values()
             .find(|e| {
-                e.pod.controller.as_ref() == Some(controller) && e.budgets.contains(&budget.id)
+                e.pod.controller.as_deref() == Some(controller) && e.budgets.contains(&budget.id)
             })
             .map(|e| e.name.to_string())
             .unwrap_or_default()

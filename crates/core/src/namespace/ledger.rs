@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use super::writer::Op;
 use super::{BudgetId, Context, Namespace};
-use crate::model::{BudgetStatus, DisruptionTarget, Grant, Pod, Timestamp};
+use crate::model::{BudgetStatus, Grant, ResourceVersion, Timestamp};
 use crate::timer::Due;
 
 /// A pod that has not been deleted for so long after its grant will not be (upstream 1.1).
@@ -206,10 +206,9 @@ impl Namespace {
                 foreign,
                 replaced: None,
             };
-            let evidence = self
-                .pods
-                .get(live.grant.pod.as_str())
-                .is_some_and(|e| e.pod.uid == live.grant.uid && is_evicted(&e.pod));
+            let evidence = self.pods.get(live.grant.pod.as_str()).is_some_and(|e| {
+                e.pod.uid == live.grant.uid && e.pod.terminating && e.pod.is_targeted()
+            });
             let live = LiveGrant { ended: evidence, ..live };
             self.insert_grant(cx, id, live);
         }
@@ -244,20 +243,16 @@ impl Namespace {
         }
     }
 
-    /// See whether this state of a pod shows that an eviction took it: then its grants have done
-    /// their work. Without that evidence they pass to the successor of the same name.
+    /// The pod's state of this version shows that an eviction took it: its grants have done their
+    /// work. Without that evidence they pass to the successor of the same name.
     pub(super) fn mark_evidence(
         &mut self,
         cx: &mut Context<'_>,
         name: &str,
-        pod: &Pod,
-        gone: bool,
+        uid: &str,
+        version: &ResourceVersion,
     ) {
-        let ended = is_evicted(pod) || (gone && is_targeted(pod));
-        if !ended {
-            return;
-        }
-        let key = (name.to_owned(), pod.uid.clone());
+        let key = (name.to_owned(), uid.to_owned());
         for grants in self.orphans.values_mut() {
             grants.retain(|live| live.grant.pod != key.0 || live.grant.uid != key.1);
         }
@@ -265,7 +260,7 @@ impl Namespace {
             let budget = self.budgets.get_mut(&id);
             if let Some(live) = budget.and_then(|b| b.ledger.grants.get_mut(&key)) {
                 live.end();
-                self.saw_pod(cx, &id, &pod.version);
+                self.saw_pod(cx, &id, version);
             }
         }
     }
@@ -415,15 +410,6 @@ fn recorded_grants(status: &BudgetStatus) -> BTreeMap<(String, String), Grant> {
 }
 
 /// An eviction is what makes it terminate.
-fn is_evicted(pod: &Pod) -> bool {
-    pod.terminating && is_targeted(pod)
-}
-
-fn is_targeted(pod: &Pod) -> bool {
-    let target = pod.disruption_target.as_ref();
-    target.is_some_and(|target| target.reason == DisruptionTarget::EVICTION_API)
-}
-
 /// About what a grant takes up as JSON.
 fn size(grant: &Grant) -> usize {
     const KEYS_AND_QUOTES: usize = 160;

@@ -13,6 +13,7 @@ mod budgets;
 mod evaluate;
 mod expiry;
 mod explain;
+mod kept;
 mod ledger;
 mod objects;
 mod pods;
@@ -37,6 +38,7 @@ use crate::timer::{Due, Timers};
 
 use behind::Behind;
 use budgets::{BudgetEntry, BuiltinEntry};
+use kept::Controllers;
 use ledger::LiveGrant;
 use pods::{PodEntry, ReplicaEntry};
 use requests::Request;
@@ -49,7 +51,8 @@ pub(crate) type BudgetId = Arc<BudgetKey>;
 pub(crate) struct Namespace {
     name: Arc<str>,
     interner: Interner,
-    pods: BTreeMap<Arc<str>, PodEntry>,
+    pods: BTreeMap<Arc<str>, Box<PodEntry>>,
+    controllers: Controllers,
     budgets: BTreeMap<BudgetId, BudgetEntry>,
     budget_index: SelectorIndex<BudgetId>,
     builtins: BTreeMap<String, BuiltinEntry>,
@@ -122,6 +125,7 @@ impl Namespace {
             name,
             interner: Interner::default(),
             pods: BTreeMap::new(),
+            controllers: Controllers::default(),
             budgets: BTreeMap::new(),
             budget_index: SelectorIndex::default(),
             builtins: BTreeMap::new(),

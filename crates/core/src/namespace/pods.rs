@@ -4,11 +4,10 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
+use super::kept::KeptPod;
 use super::{BudgetId, Context, Namespace};
 use crate::io::{Command, Kind};
-use crate::model::{
-    ControllerRef, DisruptionTarget, ObjectKey, Phase, Pod, ResourceVersion, Scope,
-};
+use crate::model::{DisruptionTarget, ObjectKey, Phase, Pod, ResourceVersion, Scope};
 use crate::replica::{Dependency, Member, ReplicaKey, Resolution};
 use crate::selector::Labels;
 use crate::tally::Part;
@@ -22,11 +21,9 @@ const STALE_TARGET_RETRY: Duration = Duration::from_secs(10);
 #[derive(Debug)]
 pub(super) struct PodEntry {
     pub(super) name: Arc<str>,
-    /// Without its labels, which are kept compiled.
-    pub(super) pod: Pod,
+    pub(super) pod: KeptPod,
     pub(super) labels: Labels,
     pub(super) replica: Option<Arc<ReplicaKey>>,
-    controller: Option<Arc<ControllerRef>>,
     /// Budgets that select it, in reservation order.
     pub(super) budgets: Vec<BudgetId>,
     /// Live grants for this very pod, over all budgets.
@@ -45,7 +42,7 @@ impl PodEntry {
         Part {
             name: self.name.clone(),
             replica: self.replica.clone(),
-            controller: self.controller.clone(),
+            controller: self.pod.controller.clone(),
             healthy: self.is_sound(scope) && self.granted == 0,
             unfinished: !self.pod.is_terminal(),
             live,
@@ -57,10 +54,10 @@ impl PodEntry {
 /// A replica, whichever budgets select its pods.
 #[derive(Debug)]
 pub(super) struct ReplicaEntry {
-    pub(super) members: BTreeMap<Member, u32>,
+    pub(super) members: BTreeMap<Arc<Member>, u32>,
     pub(super) names: BTreeSet<Arc<str>>,
     pub(super) resolution: Resolution,
-    dependencies: BTreeSet<Dependency>,
+    dependencies: Box<[Dependency]>,
     /// Budgets that select at least one of its pods, and how many.
     pub(super) budgets: BTreeMap<BudgetId, u32>,
 }
@@ -68,11 +65,10 @@ pub(super) struct ReplicaEntry {
 impl Namespace {
     pub(crate) fn apply_pod(&mut self, cx: &mut Context<'_>, mut pod: Pod) {
         let name: Arc<str> = pod.key.name.as_str().into();
-        let old = self.pods.get(&name).map(|e| (e.pod.uid.clone(), e.pod.version.clone()));
-        match old {
+        match self.pods.get(&name) {
             // An event that comes twice or late says nothing new.
-            Some((_, version)) if pod.version.is_older_than(&version) => return,
-            Some((uid, _)) if uid != pod.uid => self.forget_pod(cx, &name, &pod.version),
+            Some(old) if pod.version.is_older_than(&old.pod.version) => return,
+            Some(old) if old.pod.uid != pod.uid => self.forget_pod(cx, &name, &pod.version),
             _ => {}
         }
         let labels = Labels::acquire(&mut self.interner, &std::mem::take(&mut pod.labels));
@@ -80,22 +76,22 @@ impl Namespace {
         let old_budgets = self.take_out(&name);
         let budgets = if unchanged { old_budgets.clone() } else { self.covering(&labels) };
         let new_key = ReplicaKey::of(&pod, cx.config.lws);
-        let replica = self.change_membership(cx, &name, Some((&pod, new_key)));
+        let (replica, member) = self.change_membership(cx, &name, Some((&pod, new_key))).unzip();
         let version = pod.version.clone();
-        self.mark_evidence(cx, &name, &pod, false);
-        let controller = pod.controller.clone().map(Arc::new);
-        let granted = self.count_grants(&name, &pod.uid);
+        if pod.terminating && pod.is_targeted() {
+            self.mark_evidence(cx, &name, &pod.uid, &version);
+        }
+        let controller = pod.controller.take().map(|c| self.controllers.acquire(c));
         let entry = PodEntry {
             name: name.clone(),
-            controller,
-            pod,
+            granted: self.count_grants(&name, &pod.uid),
+            pod: KeptPod::new(pod, controller, member),
             labels,
             replica,
             budgets: budgets.clone(),
-            granted,
         };
-        if let Some(old) = self.pods.insert(name.clone(), entry) {
-            old.labels.release(&mut self.interner);
+        if let Some(old) = self.pods.insert(name.clone(), Box::new(entry)) {
+            self.release(&old);
         }
         self.put_in(&name);
         self.bind_grants(cx, &name);
@@ -115,7 +111,9 @@ impl Namespace {
             // Already gone, or already replaced.
             _ => return,
         }
-        self.mark_evidence(cx, &name, last, true);
+        if last.is_targeted() {
+            self.mark_evidence(cx, &name, &last.uid, &last.version);
+        }
         self.forget_pod(cx, &name, &last.version);
         self.unpark(cx, &name);
     }
@@ -128,16 +126,23 @@ impl Namespace {
         version: &ResourceVersion,
     ) {
         let budgets = self.take_out(name);
-        if let Some(entry) = self.pods.get(name) {
-            let last = entry.pod.clone();
-            self.mark_evidence(cx, name, &last, true);
+        let pod = self.pods.get(name).map(|e| &e.pod).filter(|pod| pod.is_targeted());
+        if let Some((uid, version)) = pod.map(|pod| (pod.uid.clone(), pod.version.clone())) {
+            self.mark_evidence(cx, name, &uid, &version);
         }
         self.change_membership(cx, name, None);
         if let Some(entry) = self.pods.remove(name) {
-            entry.labels.release(&mut self.interner);
+            self.release(&entry);
         }
         for budget in budgets {
             self.saw_pod(cx, &budget, version);
+        }
+    }
+
+    fn release(&mut self, entry: &PodEntry) {
+        entry.labels.release(&mut self.interner);
+        if let Some(controller) = &entry.pod.controller {
+            self.controllers.release(controller);
         }
     }
 
@@ -182,6 +187,8 @@ impl Namespace {
         let mut budgets: Vec<BudgetId> =
             self.budget_index.candidates(labels).filter(matches).cloned().collect();
         budgets.sort_unstable();
+        // Kept with every pod.
+        budgets.shrink_to_fit();
         budgets
     }
 
@@ -254,11 +261,12 @@ impl Namespace {
         cx: &mut Context<'_>,
         name: &Arc<str>,
         new: Option<(&Pod, Option<ReplicaKey>)>,
-    ) -> Option<Arc<ReplicaKey>> {
-        let old = self.pods.get(name).and_then(|e| Some((e.replica.clone()?, Member::of(&e.pod))));
-        let new = new.and_then(|(pod, key)| Some((Arc::new(key?), Member::of(pod))));
+    ) -> Option<(Arc<ReplicaKey>, Arc<Member>)> {
+        let old = self.pods.get(name);
+        let old = old.and_then(|e| Some((e.replica.clone()?, e.pod.member.clone()?)));
+        let new = new.and_then(|(pod, key)| Some((Arc::new(key?), Arc::new(Member::of(pod)))));
         if old == new {
-            return old.map(|(key, _)| key);
+            return old;
         }
         let mut changed = BTreeSet::new();
         if let Some((key, member)) = old
@@ -273,18 +281,20 @@ impl Namespace {
             }
             changed.insert(key);
         }
-        let key = new.map(|(key, member)| {
+        let new = new.map(|(key, member)| {
             let key = self.replicas.get_key_value(&key).map_or(key, |(shared, _)| shared.clone());
             let replica = self.replicas.entry(key.clone()).or_insert_with(ReplicaEntry::new);
             replica.names.insert(name.clone());
-            *replica.members.entry(member).or_insert(0) += 1;
+            let shared = replica.members.get_key_value(&member).map(|(shared, _)| shared.clone());
+            let member = shared.unwrap_or(member);
+            *replica.members.entry(member.clone()).or_insert(0) += 1;
             changed.insert(key.clone());
-            key
+            (key, member)
         });
         for key in &changed {
             self.resolve(cx, key);
         }
-        key
+        new
     }
 
     fn resolve(&mut self, cx: &mut Context<'_>, key: &Arc<ReplicaKey>) {
@@ -370,19 +380,19 @@ impl ReplicaEntry {
             resolution: Resolution {
                 min: MinCount::Unresolved(String::new()),
                 leaving: false,
-                sources: BTreeSet::new(),
+                sources: Arc::default(),
                 workload: None,
                 jobs: BTreeSet::new(),
                 label: String::new(),
             },
-            dependencies: BTreeSet::new(),
+            dependencies: Box::default(),
             budgets: BTreeMap::new(),
         }
     }
 }
 
-fn stale_target_candidate(pod: &Pod) -> Option<&DisruptionTarget> {
-    let target = pod.disruption_target.as_ref()?;
+fn stale_target_candidate(pod: &KeptPod) -> Option<&DisruptionTarget> {
+    let target = pod.disruption_target.as_deref()?;
     let ending = pod.terminating || pod.is_terminal() || target.reason == DisruptionTarget::KUBELET;
     (!ending).then_some(target)
 }

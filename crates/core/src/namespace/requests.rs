@@ -9,6 +9,7 @@
 
 use super::assess::{Objection, Opinion};
 use super::explain::refuse;
+use super::kept::KeptPod;
 use super::ledger::GRANT_EXPIRES;
 use super::pods::PodEntry;
 use super::writer::Op;
@@ -279,7 +280,7 @@ impl Namespace {
 }
 
 /// The cache may decide about it: Pending, ended and terminating pods need a live look.
-pub(super) fn is_running(pod: &Pod) -> bool {
+pub(super) fn is_running(pod: &KeptPod) -> bool {
     matches!(pod.phase, Phase::Running | Phase::Unknown) && !pod.terminating
 }
 

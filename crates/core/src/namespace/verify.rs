@@ -10,7 +10,7 @@ use crate::tally::Tally;
 impl Namespace {
     /// Recompute every counter from the pods and panic where it differs from the one kept.
     pub(crate) fn verify(&self) {
-        let mut members: BTreeMap<Arc<ReplicaKey>, BTreeMap<Member, u32>> = BTreeMap::new();
+        let mut members: BTreeMap<Arc<ReplicaKey>, BTreeMap<Arc<Member>, u32>> = BTreeMap::new();
         for entry in self.pods.values() {
             let granted = self.count_grants(&entry.name, &entry.pod.uid);
             assert_eq!(entry.granted, granted, "grants of pod {}", entry.name);
@@ -21,7 +21,8 @@ impl Namespace {
                 entry.name
             );
             if let Some(key) = &entry.replica {
-                let member = Member::of(&entry.pod);
+                let member = entry.pod.member.clone();
+                let member = member.expect("a pod that names a replica is a member of it");
                 *members.entry(key.clone()).or_default().entry(member).or_insert(0) += 1;
             }
         }
