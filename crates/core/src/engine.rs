@@ -9,6 +9,7 @@ use crate::model::{
 };
 use crate::namespace::{Context, Namespace, Reads};
 use crate::progress::Progress;
+use crate::stats::{Counters, Stats};
 use crate::timer::Timers;
 
 /// What a deployment chooses.
@@ -70,6 +71,7 @@ pub struct Engine {
     leads: bool,
     timers: Timers,
     reads: Reads,
+    counters: Counters,
     commands: VecDeque<Command>,
 }
 
@@ -85,6 +87,7 @@ impl Engine {
             lists: BTreeMap::new(),
             timers: Timers::default(),
             reads: Reads::default(),
+            counters: Counters::default(),
             commands: VecDeque::new(),
         }
     }
@@ -116,6 +119,13 @@ impl Engine {
     pub fn status(&self, budget: &BudgetKey) -> Option<BudgetStatus> {
         let namespace = self.namespaces.get(budget.object.namespace.as_str())?;
         namespace.computed_status(&self.config, self.now, budget)
+    }
+
+    /// Looks at every budget, so not for every input.
+    pub fn stats(&self) -> Stats {
+        let mut stats = Stats { counters: self.counters, ..Stats::default() };
+        self.namespaces.values().for_each(|namespace| namespace.add_to(&mut stats));
+        stats
     }
 
     /// Recompute every counter from scratch and panic where it differs from the one kept.
@@ -324,6 +334,7 @@ impl Engine {
             commands: &mut self.commands,
             timers: &mut self.timers,
             reads: &mut self.reads,
+            counters: &mut self.counters,
         };
         let namespace =
             self.namespaces.entry(name.clone()).or_insert_with(|| Namespace::new(name.clone()));

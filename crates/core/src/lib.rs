@@ -23,9 +23,11 @@ mod progress;
 mod replica;
 mod resolver;
 mod selector;
+mod stats;
 mod tally;
 mod threshold;
 mod timer;
 
 pub use engine::{Config, Engine};
 pub use io::{Change, Command, Eviction, Input, Kind};
+pub use stats::{Counters, Stats};

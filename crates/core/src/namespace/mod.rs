@@ -30,10 +30,11 @@ use std::sync::Arc;
 use crate::engine::Config;
 use crate::intern::Interner;
 use crate::io::{Command, Kind, PodReadOutcome};
-use crate::model::{BudgetKey, GroupKind, ObjectKey, ResourceVersion, Timestamp};
+use crate::model::{BudgetKey, GroupKind, ObjectKey, ResourceVersion, Scope, Timestamp};
 use crate::progress::Progress;
 use crate::replica::{Dependency, Objects, ReplicaKey};
 use crate::selector::SelectorIndex;
+use crate::stats::{Counters, Stats};
 use crate::timer::{Due, Timers};
 
 use behind::Behind;
@@ -86,6 +87,7 @@ pub(crate) struct Context<'a> {
     pub(crate) commands: &'a mut VecDeque<Command>,
     pub(crate) timers: &'a mut Timers,
     pub(crate) reads: &'a mut Reads,
+    pub(crate) counters: &'a mut Counters,
 }
 
 impl Context<'_> {
@@ -212,6 +214,14 @@ impl Namespace {
                     self.delete_owner(cx, kind, &name, version);
                 }
             }
+        }
+    }
+
+    pub(crate) fn add_to(&self, stats: &mut Stats) {
+        for budget in self.budgets.values() {
+            stats.workload_budgets += usize::from(budget.scope == Scope::Workload);
+            stats.grants += budget.ledger.live().count();
+            stats.queued += budget.writer.queued();
         }
     }
 

@@ -189,6 +189,7 @@ impl Namespace {
         if request.answered {
             self.abandon(cx, id);
         } else if self.budgets.contains_key(budget) {
+            cx.counters.queue_retries += 1;
             self.enqueue(cx, budget, Op::Reserve { eviction: id.to_owned() });
         } else {
             self.restart(cx, id);

@@ -11,6 +11,8 @@ use crate::replica::ReplicaKey;
 
 const DISRUPTION_ALLOWED: &str = "DisruptionAllowed";
 const BUDGET_CONFIGURED: &str = "BudgetConfigured";
+const MISSING_REFERENCE: &str = "MissingWorkloadReference";
+const SEVERAL_WORKLOADS: &str = "MultipleWorkloadsDetected";
 /// How many pods or replicas a message names before it only counts.
 const NAMED_MAX: usize = 3;
 
@@ -86,12 +88,12 @@ impl Namespace {
         }
         let tally = &budget.tally;
         if !tally.unreferenced.is_empty() || !tally.unresolved.is_empty() {
-            return wrong("MissingWorkloadReference", self.missing_references(budget));
+            return wrong(MISSING_REFERENCE, self.missing_references(budget));
         }
         if tally.workloads.len() > 1 {
             let names: Vec<&str> = tally.workloads.keys().map(String::as_str).collect();
             return wrong(
-                "MultipleWorkloadsDetected",
+                SEVERAL_WORKLOADS,
                 format!(
                     "The selected pods belong to replicas of {} workloads ({}); the budget is enforced over their \
                      sum; one budget per workload is easier to reason about",
@@ -141,6 +143,14 @@ impl Namespace {
             .unwrap_or("");
         format!("pod {pod}: {}", why.unwrap_or("its replica is unknown"))
     }
+}
+
+/// KEP-5682's misconfiguration: the selected pods are not replicas of one workload.
+pub(super) fn is_misconfigured(status: &BudgetStatus) -> bool {
+    status.conditions.iter().any(|condition| {
+        condition.kind == BUDGET_CONFIGURED
+            && [MISSING_REFERENCE, SEVERAL_WORKLOADS].contains(&condition.reason.as_str())
+    })
 }
 
 type Reason = (&'static str, String);

@@ -8,10 +8,12 @@ use super::budgets::BudgetEntry;
 use super::evaluate::{Failure, SyncError};
 use super::explain::refuse;
 use super::reserve::Turn;
+use super::status::is_misconfigured;
 use super::{BudgetId, Context, Namespace};
 use crate::io::{Command, Event, Regarding, WriteOutcome};
 use crate::model::{BudgetKey, BudgetStatus, Scope, Timestamp};
 use crate::selector;
+use crate::stats::Counters;
 use crate::timer::Due;
 use crate::verdict::DenyReason;
 
@@ -56,6 +58,12 @@ struct Granted {
     renewal: bool,
 }
 
+impl Writer {
+    pub(super) fn queued(&self) -> usize {
+        self.queue.len() + usize::from(self.housekeeping.is_some())
+    }
+}
+
 impl Namespace {
     /// Something about the budget may have changed: look at its status soon.
     pub(super) fn touch(&mut self, cx: &mut Context<'_>, id: &BudgetId) {
@@ -75,6 +83,7 @@ impl Namespace {
             return;
         };
         entry.writer.queue.push_back(op);
+        cx.counters.queue_adds += 1;
         self.pump(cx, id);
     }
 
@@ -141,6 +150,7 @@ impl Namespace {
                     self.deny(cx, &granted.eviction, refuse(DenyReason::NotRecorded, &why));
                 }
                 self.refund_again(id, &batch.refunds);
+                cx.counters.queue_retries += 1;
                 // Not at once: it would be refused again.
                 return self.schedule(cx, id, REJECTED_AGAIN);
             }
@@ -226,6 +236,7 @@ impl Namespace {
         }
         let Some(entry) = self.budgets.get(id) else { return };
         let status = self.status(cx.config, cx.now, entry);
+        count(cx.counters, entry.scope, &status);
         let unchanged = granted.is_empty() && says_the_same(&status, &entry.object.status);
         let (uid, version) = (entry.object.uid.clone(), entry.object.version.clone());
         let Some(entry) = self.budgets.get_mut(id) else { return };
@@ -258,6 +269,7 @@ impl Namespace {
     fn schedule(&mut self, cx: &mut Context<'_>, id: &BudgetId, after: Duration) {
         let Some(entry) = self.budgets.get_mut(id) else { return };
         let at = cx.now + after;
+        cx.counters.queue_adds += 1;
         entry.writer.housekeeping = Some(at);
         cx.timers.at(at, &self.name, Due::Housekeep { budget: id.clone() });
     }
@@ -314,6 +326,14 @@ fn unmanaged_message(budget: &BudgetEntry) -> String {
          for these pods please set \".spec.minAvailable\" field of the PDB to an integer value.",
         selector::display(budget.object.spec.selector.as_ref())
     )
+}
+
+fn count(counters: &mut Counters, scope: Scope, status: &BudgetStatus) {
+    match scope {
+        Scope::Pod => counters.pod_reconciliations += 1,
+        Scope::Workload => counters.workload_reconciliations += 1,
+    }
+    counters.misconfigured += u64::from(is_misconfigured(status));
 }
 
 /// A status is not written for its watermarks alone: every pod event would be a write.

@@ -6,3 +6,4 @@ mod finders;
 mod grants;
 mod lone;
 mod stale;
+mod stats;

@@ -1,0 +1,27 @@
+//! Numbers for whoever operates the engine. No decision reads them.
+
+/// How things stand, and what has happened so far.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Stats {
+    /// Budgets that are counted in replicas.
+    pub workload_budgets: usize,
+    /// Grants that count against a budget now. An eviction under two budgets has two.
+    pub grants: usize,
+    /// Budgets whose status is to be looked at, and requests that wait for a budget's writer.
+    pub queued: usize,
+    pub counters: Counters,
+}
+
+/// Only ever grow.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Counters {
+    /// Statuses computed of budgets that are counted in pods, and in replicas.
+    pub pod_reconciliations: u64,
+    pub workload_reconciliations: u64,
+    /// Of those, how many found that pods cannot be told into replicas of one workload.
+    pub misconfigured: u64,
+    /// Looks at a status and requests for a grant that were put into a queue.
+    pub queue_adds: u64,
+    /// Of those, how many because an earlier write was refused or lost to another.
+    pub queue_retries: u64,
+}

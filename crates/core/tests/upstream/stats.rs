@@ -1,0 +1,27 @@
+//! What an operator is told adds up.
+
+use holdfast_core::Stats;
+use holdfast_core::model::{Scope, Threshold};
+
+use super::lone::{Lone, min_available, pod};
+
+#[test]
+fn stats_count_budgets_grants_and_work() {
+    let mut lone = Lone::new();
+    assert_eq!(lone.engine.stats(), Stats::default());
+    lone.pod(pod("a"));
+    lone.pod(pod("b"));
+    lone.budget(min_available("pods", Threshold::Count(1)));
+    let mut replicas = min_available("replicas", Threshold::Count(1));
+    replicas.spec.scope = Scope::Workload;
+    lone.budget(replicas);
+    lone.settle();
+    let stats = lone.engine.stats();
+    assert_eq!((stats.workload_budgets, stats.grants, stats.queued), (1, 0, 0));
+    assert!(stats.counters.pod_reconciliations > 0);
+    assert!(stats.counters.queue_adds >= 2);
+    assert_eq!(stats.counters.queue_retries, 0);
+    // Neither pod names a replica.
+    assert!(stats.counters.misconfigured > 0);
+    assert!(stats.counters.misconfigured <= stats.counters.workload_reconciliations);
+}
