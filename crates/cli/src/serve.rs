@@ -21,6 +21,7 @@ use crate::logging::LogArgs;
     after_help = "Examples:\n  \
         holdfast serve --kubeconfig holdfast.kubeconfig --install\n  \
         holdfast serve --kubeconfig holdfast.kubeconfig --listen 127.0.0.1:0 --ready-file ready.json\n  \
+        holdfast serve --kubeconfig holdfast.kubeconfig --listen 0.0.0.0:9443 --advertise https://holdfast.example:443/evict\n  \
         holdfast serve --kubeconfig holdfast.kubeconfig --feature-gates MultiPodPDBs=false"
 )]
 pub struct Args {
@@ -40,6 +41,10 @@ pub struct Args {
     /// Address of the webhook, over TLS; port 0 takes a free one
     #[arg(long, default_value = "127.0.0.1:9443", env = "HOLDFAST_LISTEN", value_name = "IP:PORT")]
     listen: SocketAddr,
+    /// URL by which the API server calls the webhook, the same for all instances: that of whatever
+    /// spreads the calls over them [default: https://<listen>/evict]
+    #[arg(long, env = "HOLDFAST_ADVERTISE", value_name = "URL", value_parser = parse_advertise)]
+    advertise: Option<String>,
     /// Address of /healthz, /readyz and /metrics, over plain HTTP; port 0 takes a free one
     #[arg(
         long,
@@ -119,6 +124,7 @@ fn options(args: &Args) -> ServeOptions {
         },
         install: args.install,
         listen: args.listen,
+        advertise: args.advertise.clone(),
         metrics_listen: args.metrics_listen,
         ready_file: args.ready_file.clone(),
         features: Features {
@@ -151,6 +157,16 @@ fn stop_on_signals() -> anyhow::Result<watch::Receiver<bool>> {
 fn announce(addresses: &Addresses) {
     // Writing structs of strings and numbers does not fail.
     println!("{}", serde_json::to_string(addresses).unwrap_or_default());
+}
+
+/// The API server calls nothing but https, and the certificate has to name the host.
+fn parse_advertise(text: &str) -> Result<String, String> {
+    let host = text.strip_prefix("https://").map(|rest| rest.split('/').next().unwrap_or_default());
+    match host {
+        None | Some("") => Err("expected https://HOST[:PORT]/evict".to_owned()),
+        Some(_) if !text.ends_with("/evict") => Err("the path must be /evict".to_owned()),
+        Some(_) => Ok(text.to_owned()),
+    }
 }
 
 fn parse_gate(text: &str) -> Result<Gate, String> {
@@ -187,6 +203,16 @@ mod tests {
         assert!(options.features.lws_groups && options.features.multi_pod_pdbs);
         assert!(!options.install && !options.features.clear_stale_disruption_targets);
         assert_eq!(options.listen.to_string(), "127.0.0.1:9443");
+        assert_eq!(options.advertise, None);
+    }
+
+    #[test]
+    fn what_is_advertised_can_be_called() {
+        let url = "https://holdfast.holdfast-system.svc:9443/evict";
+        assert_eq!(parse(&["--advertise", url]).unwrap().advertise.as_deref(), Some(url));
+        for wrong in ["http://h/evict", "https:///evict", "https://h/", "h:1"] {
+            assert!(parse(&["--advertise", wrong]).is_err(), "{wrong}");
+        }
     }
 
     #[test]

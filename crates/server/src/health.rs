@@ -1,11 +1,14 @@
 //! `/healthz`, `/readyz` and `/metrics`, over plain HTTP on an address of their own.
 
+use std::time::Duration;
+
 use axum::Router;
 use axum::extract::State;
 use axum::http::{StatusCode, header};
 use axum::response::IntoResponse;
 use axum::routing::get;
-use tokio::sync::{mpsc, watch};
+use holdfast_core::Stats;
+use tokio::sync::{mpsc, oneshot, watch};
 
 use crate::metrics::Metrics;
 use crate::runtime::Asked;
@@ -13,9 +16,13 @@ use crate::runtime::Asked;
 #[derive(Clone, Debug)]
 pub struct Health {
     pub asked: mpsc::Sender<Asked>,
+    pub stats: mpsc::Sender<oneshot::Sender<Stats>>,
     pub unsynced: watch::Receiver<Vec<String>>,
     pub metrics: Metrics,
 }
+
+/// Shorter than what Prometheus grants a page.
+const PATIENCE: Duration = Duration::from_secs(1);
 
 impl Health {
     pub fn router(self) -> Router {
@@ -45,6 +52,17 @@ async fn readyz(State(health): State<Health>) -> impl IntoResponse {
 }
 
 async fn metrics(State(health): State<Health>) -> impl IntoResponse {
+    // A runtime that does not answer is shown by the numbers that it does not change.
+    let asked = tokio::time::timeout(PATIENCE, stats(&health));
+    if let Ok(Some(stats)) = asked.await {
+        health.metrics.publish(&stats);
+    }
     let kind = "application/openmetrics-text; version=1.0.0; charset=utf-8";
     ([(header::CONTENT_TYPE, kind)], health.metrics.render())
+}
+
+async fn stats(health: &Health) -> Option<Stats> {
+    let (reply, stats) = oneshot::channel();
+    health.stats.send(reply).await.ok()?;
+    stats.await.ok()
 }

@@ -6,6 +6,8 @@
 //!   API server --AdmissionReview--> webhook ---> runtime (owns the Engine) --commands--> effect ==> API server
 //!                     ^                             |                                      |
 //!                     +---------- verdict ----------+<------------- outcomes --------------+
+//!                                                   ^
+//!   API server ==Lease==> election ---leads or not--+
 //! ```
 //!
 //! Only `runtime` touches the engine, from one task. Everything that waits for the network runs
@@ -18,6 +20,7 @@ mod clock;
 mod connect;
 mod discovery;
 mod effect;
+mod election;
 mod error;
 mod health;
 mod install;

@@ -1,9 +1,14 @@
 //! Connections: accepted, encrypted if asked for, served, and brought to an orderly end.
 
 use std::net::SocketAddr;
+use std::pin::pin;
 use std::time::Duration;
 
 use axum::Router;
+use axum::extract::State;
+use axum::http::{HeaderValue, header};
+use axum::middleware::map_response_with_state;
+use axum::response::Response;
 use hyper_util::rt::{TokioExecutor, TokioIo};
 use hyper_util::server::conn::auto;
 use hyper_util::server::graceful::{GracefulShutdown, Watcher};
@@ -18,6 +23,10 @@ use crate::runtime::ASKED_MAX;
 
 /// Longer than the webhook's last answer, so that every request in flight gets one.
 const DRAIN: Duration = Duration::from_millis(9500);
+
+/// How long we go on when told to stop: clients with connections learn that they are to have others,
+/// and whatever spreads the calls learns that we are going.
+const NOTICE: Duration = Duration::from_secs(1);
 
 const HANDSHAKE: Duration = Duration::from_secs(5);
 
@@ -36,10 +45,17 @@ pub async fn serve(
     mut stop: watch::Receiver<bool>,
 ) {
     let graceful = GracefulShutdown::new();
+    let told = map_response_with_state(stop.clone(), last_on_its_connection);
+    let router = router.layer(told);
+    let mut stopping = pin!(async {
+        // An error means that the sender is gone, which is as good a reason to stop.
+        let _ = stop.wait_for(|stop| *stop).await;
+        tokio::time::sleep(NOTICE).await;
+    });
     loop {
         let accepted = tokio::select! {
             accepted = listener.accept() => accepted,
-            _ = stop.wait_for(|stop| *stop) => break,
+            () = &mut stopping => break,
         };
         match accepted {
             Ok((stream, _)) => {
@@ -58,6 +74,17 @@ pub async fn serve(
     if tokio::time::timeout(DRAIN, graceful.shutdown()).await.is_err() {
         tracing::warn!("closing connections that are still open");
     }
+}
+
+/// A client that is told will not send its next request into a connection that we are closing.
+async fn last_on_its_connection(
+    State(stop): State<watch::Receiver<bool>>,
+    mut response: Response,
+) -> Response {
+    if *stop.borrow() {
+        response.headers_mut().insert(header::CONNECTION, HeaderValue::from_static("close"));
+    }
+    response
 }
 
 async fn connection(stream: TcpStream, tls: Option<TlsAcceptor>, router: Router, watcher: Watcher) {
@@ -84,8 +111,8 @@ async fn exchange(
     watcher: Watcher,
 ) -> Result<(), Box<dyn std::error::Error + Send + Sync>> {
     let mut builder = auto::Builder::new(TokioExecutor::new());
-    // kube-apiserver speaks HTTP/1.1 to webhooks, a connection per request under way. A client that
-    // prefers HTTP/2 gets as many streams as the runtime takes evictions.
+    // The webhook speaks HTTP/1.1 (see `certificate`). Without TLS a client may begin with HTTP/2; it
+    // gets as many streams as the runtime takes evictions.
     builder.http2().max_concurrent_streams(u32::try_from(ASKED_MAX).ok());
     let service = TowerToHyperService::new(router);
     let connection = builder.serve_connection(TokioIo::new(stream), service).into_owned();

@@ -1,16 +1,23 @@
 //! What an operator can watch.
 
+mod watch_lag;
+
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
+use holdfast_core::Stats;
 use holdfast_core::verdict::Verdict;
 use prometheus_client::encoding::{EncodeLabelSet, text::encode};
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
-use prometheus_client::metrics::gauge::ConstGauge;
+use prometheus_client::metrics::gauge::{ConstGauge, Gauge};
 use prometheus_client::metrics::histogram::{Histogram, exponential_buckets};
 use prometheus_client::metrics::info::Info;
 use prometheus_client::registry::Registry;
+
+pub use watch_lag::Heard;
+use watch_lag::WatchLag;
 
 #[derive(Clone, Debug)]
 pub struct Metrics {
@@ -18,10 +25,21 @@ pub struct Metrics {
     evictions: Family<ResultLabels, Counter>,
     decision_seconds: Histogram,
     commit_seconds: Histogram,
+    commit_batch_size: Histogram,
+    conflicts: Counter,
     status_writes: Family<OutcomeLabels, Counter>,
     undecodable: Family<KindLabels, Counter>,
     watch_restarts: Family<KindLabels, Counter>,
+    watch_lag: WatchLag,
     events_dropped: Counter,
+    leader: Gauge,
+    grants_in_flight: Gauge,
+    using_pod_grouping: Gauge,
+    reconciliations: Family<ModeLabels, Counter>,
+    misconfigurations: Counter,
+    queue_depth: Family<QueueLabels, Gauge>,
+    queue_adds: Family<QueueLabels, Counter>,
+    queue_retries: Family<QueueLabels, Counter>,
 }
 
 impl Metrics {
@@ -33,13 +51,61 @@ impl Metrics {
             evictions: Family::default(),
             decision_seconds: seconds(),
             commit_seconds: seconds(),
+            // Up to 512: the API server lets through some hundreds of requests at a time.
+            commit_batch_size: Histogram::new(exponential_buckets(1.0, 2.0, 10)),
+            conflicts: Counter::default(),
             status_writes: Family::default(),
             undecodable: Family::default(),
             watch_restarts: Family::default(),
+            watch_lag: WatchLag::default(),
             events_dropped: Counter::default(),
+            leader: Gauge::default(),
+            grants_in_flight: Gauge::default(),
+            using_pod_grouping: Gauge::default(),
+            reconciliations: Family::default(),
+            misconfigurations: Counter::default(),
+            queue_depth: Family::default(),
+            queue_adds: Family::default(),
+            queue_retries: Family::default(),
         };
         metrics.registry = Arc::new(metrics.register(started_secs));
         metrics
+    }
+
+    /// The engine's numbers, for the next page.
+    pub fn publish(&self, stats: &Stats) {
+        let counters = &stats.counters;
+        self.using_pod_grouping.set(signed(stats.workload_budgets));
+        self.grants_in_flight.set(signed(stats.grants));
+        for (mode, count) in
+            [("pod", counters.pod_reconciliations), ("workload", counters.workload_reconciliations)]
+        {
+            raise(&self.reconciliations.get_or_create(&ModeLabels { mode }), count);
+        }
+        raise(&self.misconfigurations, counters.misconfigured);
+        self.queue_depth.get_or_create(&QUEUE).set(signed(stats.queued));
+        raise(&self.queue_adds.get_or_create(&QUEUE), counters.queue_adds);
+        raise(&self.queue_retries.get_or_create(&QUEUE), counters.queue_retries);
+    }
+
+    pub fn leads(&self, leads: bool) {
+        self.leader.set(leads.into());
+    }
+
+    /// The clock of one kind's watch.
+    pub fn listen(&self, kind: &str) -> Heard {
+        self.watch_lag.listen(kind)
+    }
+
+    /// A status write with grants that somebody waits for. Others are none of an eviction's.
+    pub fn committing(&self, grants: usize) {
+        if grants > 0 {
+            self.commit_batch_size.observe(f64::from(u32::try_from(grants).unwrap_or(u32::MAX)));
+        }
+    }
+
+    pub fn conflict(&self) {
+        self.conflicts.inc();
     }
 
     /// The text that Prometheus reads.
@@ -108,6 +174,16 @@ impl Metrics {
             self.commit_seconds.clone(),
         );
         registry.register(
+            "holdfast_commit_batch_size",
+            "Evictions that one status write recorded; writes without any are not counted",
+            self.commit_batch_size.clone(),
+        );
+        registry.register(
+            "holdfast_conflicts",
+            "Status writes that lost to another writer, so that everything in them was decided again",
+            self.conflicts.clone(),
+        );
+        registry.register(
             "holdfast_status_writes",
             "Status writes, by outcome",
             self.status_writes.clone(),
@@ -127,7 +203,57 @@ impl Metrics {
             "Kubernetes Events that were not published because too many came at once",
             self.events_dropped.clone(),
         );
+        registry.register(
+            "holdfast_watch_lag_seconds",
+            "Time since anything, be it a change or the bookmark of every minute, came on the watch of \
+             this kind: an upper bound for the age of the cache",
+            self.watch_lag.clone(),
+        );
+        self.register_engine(&mut registry);
         registry
+    }
+
+    fn register_engine(&self, registry: &mut Registry) {
+        registry.register(
+            "holdfast_leader",
+            "Whether this instance keeps the statuses up to date (1) or another does (0)",
+            self.leader.clone(),
+        );
+        registry.register(
+            "holdfast_grants_in_flight",
+            "Grants that count against a budget: evictions allowed and not seen to be done",
+            self.grants_in_flight.clone(),
+        );
+        registry.register(
+            "disruption_controller_pdbs_using_pod_grouping",
+            "Budgets that are counted in replicas",
+            self.using_pod_grouping.clone(),
+        );
+        registry.register(
+            "disruption_controller_reconciliations",
+            "Statuses computed, written or not, by what the budget counts",
+            self.reconciliations.clone(),
+        );
+        registry.register(
+            "disruption_controller_pdb_grouping_misconfig",
+            "Statuses computed of budgets whose pods are not all replicas of one workload",
+            self.misconfigurations.clone(),
+        );
+        registry.register(
+            "workqueue_depth",
+            "Budgets to be looked at, and evictions that wait for a budget's writer",
+            self.queue_depth.clone(),
+        );
+        registry.register(
+            "workqueue_adds",
+            "Looks at budgets and evictions that were put into a queue",
+            self.queue_adds.clone(),
+        );
+        registry.register(
+            "workqueue_retries",
+            "Of those, how many because a write was refused or lost to another writer",
+            self.queue_retries.clone(),
+        );
     }
 }
 
@@ -147,6 +273,28 @@ struct KindLabels {
     kind: String,
 }
 
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct ModeLabels {
+    mode: &'static str,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct QueueLabels {
+    name: &'static str,
+}
+
+/// Upstream's name of its queue.
+const QUEUE: QueueLabels = QueueLabels { name: "disruption" };
+
+/// The engine counts by itself, and only up.
+fn raise(counter: &Counter, to: u64) {
+    counter.inner().fetch_max(to, Ordering::Relaxed);
+}
+
+fn signed(number: usize) -> i64 {
+    i64::try_from(number).unwrap_or(i64::MAX)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -160,6 +308,17 @@ mod tests {
         metrics.status_written("current", Duration::from_millis(3));
         metrics.undecodable_object("pods");
         metrics.watch_restarted("pods");
+        metrics.listen("pods").now();
+        metrics.committing(3);
+        metrics.committing(0);
+        metrics.conflict();
+        metrics.leads(true);
+        let mut stats = Stats { workload_budgets: 2, grants: 5, queued: 1, ..Default::default() };
+        stats.counters.workload_reconciliations = 7;
+        stats.counters.misconfigured = 4;
+        stats.counters.queue_adds = 9;
+        metrics.publish(&stats);
+        metrics.publish(&stats);
         let page = metrics.render();
         for line in [
             "evictions_total{result=\"allowed\",reason=\"NotCovered\"} 1",
@@ -168,6 +327,19 @@ mod tests {
             "holdfast_status_writes_total{outcome=\"current\"} 1",
             "holdfast_undecodable_objects_total{kind=\"pods\"} 1",
             "holdfast_watch_restarts_total{kind=\"pods\"} 1",
+            "holdfast_watch_lag_seconds{kind=\"pods\"} 0.",
+            "holdfast_commit_batch_size_sum 3",
+            "holdfast_commit_batch_size_count 1",
+            "holdfast_conflicts_total 1",
+            "holdfast_leader 1",
+            "holdfast_grants_in_flight 5",
+            "disruption_controller_pdbs_using_pod_grouping 2",
+            "disruption_controller_reconciliations_total{mode=\"workload\"} 7",
+            "disruption_controller_reconciliations_total{mode=\"pod\"} 0",
+            "disruption_controller_pdb_grouping_misconfig_total 4",
+            "workqueue_depth{name=\"disruption\"} 1",
+            "workqueue_adds_total{name=\"disruption\"} 9",
+            "workqueue_retries_total{name=\"disruption\"} 0",
             "holdfast_build_info{version=",
             "process_start_time_seconds 1700000000",
         ] {

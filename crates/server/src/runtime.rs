@@ -3,9 +3,9 @@
 use std::collections::HashMap;
 
 use holdfast_core::io::Command;
-use holdfast_core::model::Timestamp;
+use holdfast_core::model::{BudgetStatus, Timestamp};
 use holdfast_core::verdict::Verdict;
-use holdfast_core::{Config, Engine, Eviction, Input, Kind};
+use holdfast_core::{Config, Engine, Eviction, Input, Kind, Stats};
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio::task::{JoinError, JoinSet};
 use tokio::time::sleep_until;
@@ -38,6 +38,8 @@ pub struct Asked {
 pub struct Handles {
     pub asked: mpsc::Sender<Asked>,
     pub feed: mpsc::Sender<Input>,
+    /// For the engine's numbers, when somebody looks at them.
+    pub stats: mpsc::Sender<oneshot::Sender<Stats>>,
     /// What is not synced yet; empty means ready.
     pub unsynced: watch::Receiver<Vec<String>>,
 }
@@ -52,6 +54,7 @@ pub struct Runtime {
     events: Events,
     asked: mpsc::Receiver<Asked>,
     feed: mpsc::Receiver<Input>,
+    stats: mpsc::Receiver<oneshot::Sender<Stats>>,
     unsynced: watch::Sender<Vec<String>>,
     waiting: HashMap<String, oneshot::Sender<Verdict>>,
     /// Kept apart from reads: at the end writes are waited for and reads are not.
@@ -70,6 +73,7 @@ impl Runtime {
         let engine = Engine::new(config);
         let (asked_tx, asked) = mpsc::channel(ASKED_MAX);
         let (feed_tx, feed) = mpsc::channel(FEED_MAX);
+        let (stats_tx, stats) = mpsc::channel(1);
         let (unsynced, unsynced_rx) = watch::channel(names(engine.unsynced()));
         let runtime = Self {
             engine,
@@ -80,13 +84,16 @@ impl Runtime {
             metrics,
             asked,
             feed,
+            stats,
             unsynced,
             waiting: HashMap::new(),
             writes: JoinSet::new(),
             reads: JoinSet::new(),
             wake: None,
         };
-        (runtime, Handles { asked: asked_tx, feed: feed_tx, unsynced: unsynced_rx })
+        let handles =
+            Handles { asked: asked_tx, feed: feed_tx, stats: stats_tx, unsynced: unsynced_rx };
+        (runtime, handles)
     }
 
     /// Runs until `stop`, then waits for the status writes that are under way: the API server has
@@ -104,6 +111,10 @@ impl Runtime {
                     if let Some(input) = finished(read)? {
                         self.handle(input);
                     }
+                }
+                Some(asker) = self.stats.recv() => {
+                    // Whoever asked may have gone.
+                    let _ = asker.send(self.engine.stats());
                 }
                 () = sleep_until(wake.unwrap_or_else(tokio::time::Instant::now)), if wake.is_some() => {
                     self.wake = None;
@@ -147,6 +158,11 @@ impl Runtime {
         }
     }
 
+    /// Grants in it whose requests wait for an answer, this write's or that of another budget's.
+    fn batch_size(&self, status: &BudgetStatus) -> usize {
+        status.grants.iter().filter(|grant| self.waiting.contains_key(&grant.eviction)).count()
+    }
+
     fn execute(&mut self, command: Command) {
         let client = self.client.clone();
         match command {
@@ -158,6 +174,7 @@ impl Runtime {
             }
             Command::WriteStatus { budget, uid, version, status } => {
                 let metrics = self.metrics.clone();
+                metrics.committing(self.batch_size(&status));
                 self.writes.spawn(status::write(client, metrics, budget, uid, version, status));
             }
             Command::ReadBudget { budget } => {

@@ -4,18 +4,18 @@ use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
 use std::time::Duration;
 
-use holdfast_core::Config;
+use holdfast_core::{Config, Input};
 use serde::Serialize;
 use tokio::sync::{oneshot, watch};
 use tokio::task::JoinHandle;
 
-use crate::api_client::ApiClient;
 use crate::clock::Clock;
 use crate::connect::{ClusterOptions, connect};
+use crate::election::Elector;
 use crate::error::Error;
 use crate::health::Health;
 use crate::install::certificate::Certificate;
-use crate::install::{self, EXCLUDED_NAMESPACES};
+use crate::install::{self, EXCLUDED_NAMESPACES, Registration};
 use crate::listen;
 use crate::metrics::Metrics;
 use crate::runtime::{Handles, Runtime};
@@ -27,6 +27,8 @@ pub struct ServeOptions {
     pub cluster: ClusterOptions,
     pub install: bool,
     pub listen: SocketAddr,
+    /// The URL that the API server calls; of a load balancer, for instance. Without it: `listen`.
+    pub advertise: Option<String>,
     pub metrics_listen: SocketAddr,
     /// Written when ready, removed at the end.
     pub ready_file: Option<PathBuf>,
@@ -44,8 +46,10 @@ pub struct Features {
 /// Where a ready server can be reached.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Addresses {
-    /// As registered: `https://127.0.0.1:9443/evict`.
+    /// Where this instance listens: `https://127.0.0.1:9443/evict`.
     pub webhook: String,
+    /// As registered with the API server.
+    pub advertised: String,
     /// `http://127.0.0.1:9444`, for `/healthz`, `/readyz` and `/metrics`.
     pub health: String,
     pub pid: u32,
@@ -64,9 +68,12 @@ pub async fn serve(
     let (webhook_listener, webhook_address) = listen::bind(options.listen).await?;
     let (health_listener, health_address) = listen::bind(options.metrics_listen).await?;
     let host = reachable(webhook_address.ip());
-    let certificate = Certificate::make(host)?;
+    let own = format!("https://{}/evict", SocketAddr::new(host, webhook_address.port()));
+    let advertised = options.advertise.clone().unwrap_or_else(|| own.clone());
+    let certificate = Certificate::make(&[host.to_string(), host_of(&advertised)?])?;
     let addresses = Addresses {
-        webhook: format!("https://{}/evict", SocketAddr::new(host, webhook_address.port())),
+        webhook: own,
+        advertised,
         health: format!("http://{health_address}"),
         pid: std::process::id(),
     };
@@ -85,9 +92,13 @@ pub async fn serve(
     let config = engine_config(options.features);
     let kinds = config.kinds.clone();
     let (runtime, handles) = Runtime::new(config, client.clone(), clock, metrics.clone());
-    let Handles { asked, feed, unsynced } = handles;
+    let Handles { asked, feed, stats, unsynced } = handles;
     let (stop_runtime, stopped) = oneshot::channel();
     let mut runtime = tokio::spawn(runtime.run(stopped));
+    // Not before it is elected: others may be at it.
+    let elector = Elector::new(client.clone(), clock, metrics.clone(), feed.clone())?;
+    feed.send(Input::Lead(false)).await.map_err(|e| Error::Internal(e.to_string()))?;
+    let elector = tokio::spawn(elector.run(stop.clone()));
     for kind in kinds {
         let watcher = Watcher::new(client.clone(), kind, feed.clone(), metrics.clone());
         tokio::spawn(watcher.run());
@@ -95,21 +106,26 @@ pub async fn serve(
     drop(feed);
 
     let webhook = Webhook { asked: asked.clone(), clock, metrics: metrics.clone() }.router();
-    let health = Health { asked, unsynced: unsynced.clone(), metrics }.router();
+    let health = Health { asked, stats, unsynced: unsynced.clone(), metrics }.router();
     let (stop_listeners, listeners_stop) = watch::channel(false);
     let tls = Some(certificate.acceptor.clone());
     let webhook =
         tokio::spawn(listen::serve(webhook_listener, tls, webhook, listeners_stop.clone()));
     let health = tokio::spawn(listen::serve(health_listener, None, health, listeners_stop));
 
+    let registration = Registration {
+        client: client.clone(),
+        url: addresses.advertised.clone(),
+        ca: certificate.ca.clone(),
+    };
     let outcome = tokio::select! {
-        outcome = until_stopped(&options, &client, &certificate, &addresses, unsynced, stop, ready) => outcome,
+        outcome = until_stopped(&options, &registration, &addresses, unsynced, stop, ready) => outcome,
         outcome = &mut runtime => return ended(outcome),
     };
     tracing::info!("stopping: no new requests, answering those in flight");
     stop_listeners.send_replace(true);
-    for listener in [webhook, health] {
-        join(listener).await?;
+    for task in [webhook, health, elector] {
+        join(task).await?;
     }
     // Only now: requests in flight need the engine.
     let _ = stop_runtime.send(());
@@ -120,24 +136,22 @@ pub async fn serve(
 
 async fn until_stopped(
     options: &ServeOptions,
-    client: &ApiClient,
-    certificate: &Certificate,
+    registration: &Registration,
     addresses: &Addresses,
     unsynced: watch::Receiver<Vec<String>>,
     mut stop: watch::Receiver<bool>,
     ready: impl FnOnce(&Addresses),
 ) -> Result<(), Error> {
     let becoming_ready = async {
-        let register = || install::register(client, &addresses.webhook, &certificate.ca);
         // Evictions already come here, or to a process that is gone: "being processed" is a better
         // answer than none. On a cluster that is new to us they come when we can decide them.
-        let registered = install::is_registered(client).await?;
+        let registered = registration.exists().await?;
         if registered {
-            register().await?;
+            registration.register().await?;
         }
         synced(unsynced).await;
         if !registered {
-            register().await?;
+            registration.register().await?;
         }
         if let Some(path) = &options.ready_file {
             write_ready_file(path, addresses).await?;
@@ -150,8 +164,11 @@ async fn until_stopped(
         result = becoming_ready => result?,
         _ = stop.wait_for(|stop| *stop) => return Ok(()),
     }
-    // An error means that the sender is gone, which is as good a reason to stop.
-    let _ = stop.wait_for(|stop| *stop).await;
+    tokio::select! {
+        () = registration.keep() => {}
+        // An error means that the sender is gone, which is as good a reason to stop.
+        _ = stop.wait_for(|stop| *stop) => {}
+    }
     Ok(())
 }
 
@@ -175,6 +192,13 @@ fn engine_config(features: Features) -> Config {
 /// The API server runs on this machine in this setup; "any address" is none to call.
 fn reachable(listen: IpAddr) -> IpAddr {
     if listen.is_unspecified() { Ipv4Addr::LOCALHOST.into() } else { listen }
+}
+
+fn host_of(url: &str) -> Result<String, Error> {
+    let host = url.parse::<http::Uri>().ok().and_then(|uri| uri.host().map(str::to_owned));
+    // An IPv6 address is in brackets.
+    let host = host.map(|host| host.trim_matches(['[', ']']).to_owned());
+    host.ok_or_else(|| Error::Internal(format!("{url} names no host")))
 }
 
 /// Whole or not at all: whoever waits for the file reads it as soon as it is there.

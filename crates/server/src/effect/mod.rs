@@ -2,6 +2,7 @@
 //! engine waits for, if it waits for one.
 
 pub mod event;
+pub mod lease;
 pub mod list;
 pub mod pod;
 pub mod scale;

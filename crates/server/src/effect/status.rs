@@ -25,7 +25,7 @@ pub async fn write(
 ) -> Input {
     let started = Instant::now();
     let update = StatusUpdate::new(&budget, &uid, &version, &status);
-    let outcome = put(&client, &budget, &update).await;
+    let outcome = put(&client, &metrics, &budget, &update).await;
     let took = started.elapsed();
     metrics.status_written(outcome_name(&outcome), took);
     tracing::debug!(%budget, outcome = outcome_name(&outcome), ms = took.as_millis(), "status write");
@@ -53,7 +53,12 @@ pub async fn read(client: ApiClient, budget: BudgetKey) -> Input {
     }
 }
 
-async fn put(client: &ApiClient, budget: &BudgetKey, update: &StatusUpdate<'_>) -> WriteOutcome {
+async fn put(
+    client: &ApiClient,
+    metrics: &Metrics,
+    budget: &BudgetKey,
+    update: &StatusUpdate<'_>,
+) -> WriteOutcome {
     let path = format!("{}/status", object_path(budget));
     let mut backoff = Backoff::new();
     // A try that may have been carried out unseen: later refusals then prove nothing.
@@ -66,6 +71,9 @@ async fn put(client: &ApiClient, budget: &BudgetKey, update: &StatusUpdate<'_>) 
             }
             Step::Done(outcome) => return outcome,
             Step::ReadBack { refused } => {
+                if refused.is_none() {
+                    metrics.conflict();
+                }
                 return read_back(client, budget, refused.filter(|_| !maybe_written)).await;
             }
             Step::Again { why, unseen } => {

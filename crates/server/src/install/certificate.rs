@@ -1,10 +1,9 @@
 //! The webhook's certificate, made at every start.
 //!
-//! Nothing is stored: the key never leaves the process, and the registration is refreshed with the new
-//! CA at every start anyway, because its URL names this process. A process that runs for a year has to
-//! be restarted before the certificate ends.
+//! Nothing is stored: the key never leaves the process, and every start adds the new CA to those of the
+//! other instances (`bundle`). A process that runs for a year has to be restarted before the
+//! certificate ends.
 
-use std::net::IpAddr;
 use std::sync::Arc;
 
 use rcgen::{
@@ -25,8 +24,8 @@ pub struct Certificate {
 }
 
 impl Certificate {
-    /// For localhost, 127.0.0.1 and the address that the API server calls us at.
-    pub fn make(host: IpAddr) -> Result<Self, Error> {
+    /// For localhost, 127.0.0.1 and the names or addresses that the API server calls us by.
+    pub fn make(hosts: &[String]) -> Result<Self, Error> {
         let failed = |error: rcgen::Error| Error::Certificate(error.to_string());
         let ca_key = KeyPair::generate().map_err(failed)?;
         let mut ca_params = params(Vec::new(), "holdfast CA").map_err(failed)?;
@@ -36,8 +35,10 @@ impl Certificate {
         let issuer = Issuer::new(ca_params, ca_key);
 
         let mut names = vec!["localhost".to_owned(), "127.0.0.1".to_owned()];
-        if !names.contains(&host.to_string()) {
-            names.push(host.to_string());
+        for host in hosts {
+            if !names.contains(host) {
+                names.push(host.clone());
+            }
         }
         let key = KeyPair::generate().map_err(failed)?;
         let mut leaf_params = params(names, "holdfast").map_err(failed)?;
@@ -52,7 +53,9 @@ impl Certificate {
                 builder.with_no_client_auth().with_single_cert(vec![leaf.der().clone()], key)
             })
             .map_err(|error| Error::Certificate(error.to_string()))?;
-        tls.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
+        // Not h2, which kube-apiserver would choose: it has one connection then, so that one instance
+        // gets every call, and one that hangs holds up all of them until its connection is given up.
+        tls.alpn_protocols = vec![b"http/1.1".to_vec()];
         Ok(Self { acceptor: TlsAcceptor::from(Arc::new(tls)), ca })
     }
 }
@@ -79,8 +82,8 @@ mod tests {
 
     #[test]
     fn certificates_can_be_made_for_any_address() {
-        for host in ["127.0.0.1", "::1", "10.1.2.3"] {
-            let certificate = Certificate::make(host.parse().unwrap()).unwrap();
+        for host in ["127.0.0.1", "::1", "10.1.2.3", "holdfast.holdfast-system.svc"] {
+            let certificate = Certificate::make(&[host.to_owned()]).unwrap();
             assert!(certificate.ca.starts_with("-----BEGIN CERTIFICATE-----"));
         }
     }

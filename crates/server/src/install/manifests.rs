@@ -1,13 +1,13 @@
-//! The objects that Holdfast puts on a cluster, in webhook mode with the webhook on this machine.
+//! The objects that Holdfast puts on a cluster, in webhook mode with the webhook at a URL.
 
 use serde_json::{Value, json};
 
-use super::rights::{Right, rules};
-use super::{EXCLUDED_NAMESPACES, MANAGED_BY, NAME};
+use super::rights::{Right, Where, rules};
+use super::{EXCLUDED_NAMESPACES, MANAGED_BY, NAME, SYSTEM_NAMESPACE};
 use crate::connect::Identity;
 use crate::webhook::TIMEOUT_SECONDS;
 
-/// One cluster-wide object of ours.
+/// One object of ours.
 #[derive(Clone, Debug)]
 pub struct Manifest {
     pub kind: Installed,
@@ -18,11 +18,16 @@ pub struct Manifest {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Installed {
     Crd,
+    Namespace,
     ClusterRole,
     ClusterRoleBinding,
+    Role,
+    RoleBinding,
     PriorityLevel,
     FlowSchema,
     Webhook,
+    /// By whichever instance comes first, not by the installer.
+    Lease,
 }
 
 impl Installed {
@@ -30,11 +35,15 @@ impl Installed {
     pub fn title(self) -> String {
         let singular = match self {
             Self::Crd => "customresourcedefinition",
+            Self::Namespace => "namespace",
             Self::ClusterRole => "clusterrole",
             Self::ClusterRoleBinding => "clusterrolebinding",
+            Self::Role => "role",
+            Self::RoleBinding => "rolebinding",
             Self::PriorityLevel => "prioritylevelconfiguration",
             Self::FlowSchema => "flowschema",
             Self::Webhook => "validatingwebhookconfiguration",
+            Self::Lease => "lease",
         };
         format!("{singular}/{}", self.name())
     }
@@ -42,42 +51,65 @@ impl Installed {
     pub fn name(self) -> &'static str {
         match self {
             Self::Crd => "poddisruptionbudgets.policy.holdfast.dev",
+            Self::Namespace => SYSTEM_NAMESPACE,
             _ => NAME,
         }
     }
 
     pub fn path(self) -> String {
+        const RBAC: &str = "rbac.authorization.k8s.io";
+        let name = self.name();
         let (api, plural) = match self {
+            Self::Namespace => return format!("/api/v1/namespaces/{name}"),
+            Self::Role => return namespaced(RBAC, "roles", name),
+            Self::RoleBinding => return namespaced(RBAC, "rolebindings", name),
+            Self::Lease => return namespaced("coordination.k8s.io", "leases", name),
             Self::Crd => ("apiextensions.k8s.io", "customresourcedefinitions"),
-            Self::ClusterRole => ("rbac.authorization.k8s.io", "clusterroles"),
-            Self::ClusterRoleBinding => ("rbac.authorization.k8s.io", "clusterrolebindings"),
+            Self::ClusterRole => (RBAC, "clusterroles"),
+            Self::ClusterRoleBinding => (RBAC, "clusterrolebindings"),
             Self::PriorityLevel => ("flowcontrol.apiserver.k8s.io", "prioritylevelconfigurations"),
             Self::FlowSchema => ("flowcontrol.apiserver.k8s.io", "flowschemas"),
             Self::Webhook => ("admissionregistration.k8s.io", "validatingwebhookconfigurations"),
         };
-        format!("/apis/{api}/v1/{plural}/{}", self.name())
+        format!("/apis/{api}/v1/{plural}/{name}")
     }
 }
 
-/// Everything but the webhook, which comes when we can answer it.
+fn namespaced(api: &str, plural: &str, name: &str) -> String {
+    format!("/apis/{api}/v1/namespaces/{SYSTEM_NAMESPACE}/{plural}/{name}")
+}
+
+/// Everything but the namespace, which is there before them, and the webhook, which comes when we can
+/// answer it.
 pub fn base(identity: &Identity, rights: &[Right]) -> Vec<Manifest> {
     vec![
         Manifest { kind: Installed::Crd, body: crd() },
-        Manifest { kind: Installed::ClusterRole, body: cluster_role(rights) },
-        Manifest { kind: Installed::ClusterRoleBinding, body: cluster_role_binding(identity) },
+        Manifest { kind: Installed::ClusterRole, body: role("ClusterRole", rights) },
+        Manifest { kind: Installed::ClusterRoleBinding, body: binding("ClusterRole", identity) },
+        Manifest { kind: Installed::Role, body: role("Role", rights) },
+        Manifest { kind: Installed::RoleBinding, body: binding("Role", identity) },
         Manifest { kind: Installed::PriorityLevel, body: priority_level() },
         Manifest { kind: Installed::FlowSchema, body: flow_schema(identity) },
     ]
 }
 
-pub fn webhook(url: &str, ca_bundle_base64: &str) -> Manifest {
+pub fn namespace() -> Value {
+    json!({
+        "apiVersion": "v1",
+        "kind": "Namespace",
+        "metadata": {"name": SYSTEM_NAMESPACE, "labels": {MANAGED_BY: NAME}},
+    })
+}
+
+/// The bundle is in base64.
+pub fn webhook(url: &str, ca_bundle: &Value) -> Manifest {
     let body = json!({
         "apiVersion": "admissionregistration.k8s.io/v1",
         "kind": "ValidatingWebhookConfiguration",
         "metadata": metadata(),
         "webhooks": [{
             "name": "evictions.holdfast.dev",
-            "clientConfig": {"url": url, "caBundle": ca_bundle_base64},
+            "clientConfig": {"url": url, "caBundle": ca_bundle},
             "rules": [{
                 "apiGroups": [""],
                 "apiVersions": ["v1"],
@@ -105,27 +137,38 @@ fn metadata() -> Value {
     json!({"name": NAME, "labels": {MANAGED_BY: NAME}})
 }
 
+fn metadata_in(place: Where) -> Value {
+    let mut metadata = metadata();
+    if place == Where::System {
+        metadata["namespace"] = json!(SYSTEM_NAMESPACE);
+    }
+    metadata
+}
+
 fn crd() -> Value {
     let mut crd = holdfast_api::crd::crd();
     crd["metadata"]["labels"][MANAGED_BY] = json!(NAME);
     crd
 }
 
-fn cluster_role(rights: &[Right]) -> Value {
+/// `ClusterRole`, or `Role` for what is needed in our own namespace.
+fn role(kind: &str, rights: &[Right]) -> Value {
+    let place = if kind == "Role" { Where::System } else { Where::Cluster };
     json!({
         "apiVersion": "rbac.authorization.k8s.io/v1",
-        "kind": "ClusterRole",
-        "metadata": metadata(),
-        "rules": rules(rights),
+        "kind": kind,
+        "metadata": metadata_in(place),
+        "rules": rules(rights, place),
     })
 }
 
-fn cluster_role_binding(identity: &Identity) -> Value {
+fn binding(role: &str, identity: &Identity) -> Value {
+    let place = if role == "Role" { Where::System } else { Where::Cluster };
     json!({
         "apiVersion": "rbac.authorization.k8s.io/v1",
-        "kind": "ClusterRoleBinding",
-        "metadata": metadata(),
-        "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": NAME},
+        "kind": format!("{role}Binding"),
+        "metadata": metadata_in(place),
+        "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": role, "name": NAME},
         "subjects": [match identity {
             Identity::User(name) => {
                 json!({"apiGroup": "rbac.authorization.k8s.io", "kind": "User", "name": name})
@@ -202,7 +245,7 @@ mod tests {
     fn what_is_installed() {
         let identity = Identity::User("holdfast".to_owned());
         let mut manifests = base(&identity, &needed(false));
-        manifests.push(webhook("https://127.0.0.1:9443/evict", "Q0E="));
+        manifests.push(webhook("https://127.0.0.1:9443/evict", &json!("Q0E=")));
         // The CRD is snapshot in the crate that owns it.
         let text: Vec<String> = manifests
             .iter()
@@ -221,7 +264,7 @@ mod tests {
             name: "holdfast".into(),
         };
         let mut manifests = base(&account, &needed(true));
-        manifests.push(webhook("https://127.0.0.1:9443/evict", "Q0E="));
+        manifests.push(webhook("https://127.0.0.1:9443/evict", &json!("Q0E=")));
         for Manifest { kind, body } in manifests {
             assert_eq!(body["metadata"]["name"], kind.name(), "{}", kind.title());
             assert_eq!(body["metadata"]["labels"][MANAGED_BY], NAME, "{}", kind.title());

@@ -4,8 +4,10 @@
 //! The order matters: budgets can exist and be read before evictions are sent to us, and evictions are
 //! sent to us only when we can decide them.
 
+mod bundle;
 pub mod certificate;
 mod manifests;
+mod registration;
 pub mod rights;
 pub mod uninstall;
 
@@ -20,20 +22,28 @@ use crate::error::Error;
 use crate::watch::{Backoff, Source};
 use holdfast_core::Kind;
 use manifests::{Installed, Manifest};
+pub use registration::Registration;
 use rights::Right;
 
 /// Of every object of ours, and the field manager.
-const NAME: &str = "holdfast";
-const MANAGED_BY: &str = "app.kubernetes.io/managed-by";
+pub const NAME: &str = "holdfast";
+pub const MANAGED_BY: &str = "app.kubernetes.io/managed-by";
+
+/// Where the Lease is, and Holdfast itself when it runs in the cluster.
+pub const SYSTEM_NAMESPACE: &str = "holdfast-system";
 
 /// Evictions there never come to us: neither we nor the control plane may depend on ourselves.
-pub const EXCLUDED_NAMESPACES: [&str; 2] = ["kube-system", "holdfast-system"];
+pub const EXCLUDED_NAMESPACES: [&str; 2] = ["kube-system", SYSTEM_NAMESPACE];
 
 /// For a new CRD to be served and new rights to be in force.
 const EFFECT: Duration = Duration::from_secs(15);
 
+/// The namespace controller begins after five seconds.
+const NAMESPACE_GONE: Duration = Duration::from_secs(30);
+
 /// Applies everything but the webhook, and waits until it is in force.
 pub async fn apply(client: &ApiClient, identity: &Identity, rights: &[Right]) -> Result<(), Error> {
+    ensure_namespace(client).await?;
     for manifest in manifests::base(identity, rights) {
         apply_one(client, &manifest).await?;
     }
@@ -85,19 +95,6 @@ pub async fn check(client: &ApiClient, rights: &[Right]) -> Result<(), Error> {
     }
 }
 
-/// Whether the API server sends evictions to us, or to an earlier process of ours, already.
-pub async fn is_registered(client: &ApiClient) -> Result<bool, Error> {
-    exists(client, Installed::Webhook).await
-}
-
-/// From now on the API server asks this process.
-pub async fn register(client: &ApiClient, url: &str, ca_pem: &str) -> Result<(), Error> {
-    let bundle = k8s_openapi::ByteString(ca_pem.as_bytes().to_vec());
-    let encoded = serde_json::to_value(bundle).map_err(|e| Error::Internal(e.to_string()))?;
-    let encoded = encoded.as_str().unwrap_or_default();
-    apply_one(client, &manifests::webhook(url, encoded)).await
-}
-
 struct Missing {
     crd: bool,
     rights: Vec<String>,
@@ -122,6 +119,44 @@ async fn exists(client: &ApiClient, kind: Installed) -> Result<bool, Error> {
         StatusCode::NOT_FOUND | StatusCode::FORBIDDEN => Ok(false),
         _ => Err(failed(answer.message())),
     }
+}
+
+/// Not applied as the others are: one that somebody else made stays theirs, and outlives us.
+async fn ensure_namespace(client: &ApiClient) -> Result<(), Error> {
+    let failed = |reason| refused(Installed::Namespace, "create", reason);
+    let deadline = Instant::now() + NAMESPACE_GONE;
+    let mut backoff = Backoff::new();
+    loop {
+        let answer = client.post("/api/v1/namespaces", &manifests::namespace()).await;
+        let answer = answer.map_err(|NoAnswer(reason)| failed(reason))?;
+        match answer.code {
+            code if code.is_success() => return Ok(()),
+            StatusCode::CONFLICT if !is_terminating(client).await? => return Ok(()),
+            // Of an installation that was just removed.
+            StatusCode::CONFLICT if Instant::now() < deadline => backoff.pause().await,
+            _ => return Err(failed(answer.message())),
+        }
+    }
+}
+
+async fn is_terminating(client: &ApiClient) -> Result<bool, Error> {
+    let failed = |reason| refused(Installed::Namespace, "read", reason);
+    let answer = client.get(&Installed::Namespace.path()).await;
+    let answer = answer.map_err(|NoAnswer(reason)| failed(reason))?;
+    match answer.code {
+        StatusCode::OK => {
+            let object: serde_json::Value =
+                answer.json().map_err(|error| failed(error.to_string()))?;
+            Ok(!object["metadata"]["deletionTimestamp"].is_null())
+        }
+        // Gone just now: the next try creates it.
+        StatusCode::NOT_FOUND => Ok(true),
+        _ => Err(failed(answer.message())),
+    }
+}
+
+fn refused(kind: Installed, action: &str, reason: String) -> Error {
+    Error::Refused { action: format!("{action} {}", kind.title()), reason }
 }
 
 async fn apply_one(client: &ApiClient, manifest: &Manifest) -> Result<(), Error> {

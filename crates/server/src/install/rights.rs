@@ -1,9 +1,10 @@
-//! What serving needs to be allowed: the one table behind the `ClusterRole` and the check at start.
+//! What serving needs to be allowed: the one table behind the `ClusterRole`, the `Role` and the check at
+//! start.
 
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use super::NAME;
+use super::{NAME, SYSTEM_NAMESPACE};
 use crate::api_client::{ApiClient, NoAnswer};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -13,6 +14,14 @@ pub struct Right {
     verbs: &'static [&'static str],
     /// Only the object of this name.
     name: Option<&'static str>,
+    place: Where,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Where {
+    Cluster,
+    /// Only in our own namespace.
+    System,
 }
 
 const READ: &[&str] = &["list", "watch"];
@@ -32,13 +41,16 @@ const SERVING: &[Right] = &[
     right("jobset.x-k8s.io", &["jobsets"], READ),
     // Pods may be owned by any kind; its /scale is all that is read of it.
     right("*", &["*/scale"], &["get"]),
-    // To find out at start whether everything is installed, and to refresh the address there.
-    named("admissionregistration.k8s.io", &["validatingwebhookconfigurations"], &["get", "patch"]),
+    // To find out at start whether everything is installed, and to keep our address and CA there.
+    named("admissionregistration.k8s.io", &["validatingwebhookconfigurations"], &["get", "update"]),
     named(
         "flowcontrol.apiserver.k8s.io",
         &["flowschemas", "prioritylevelconfigurations"],
         &["get"],
     ),
+    // The election. A right to create cannot be bound to a name.
+    own(right("coordination.k8s.io", &["leases"], &["create"])),
+    own(named("coordination.k8s.io", &["leases"], &["get", "update"])),
 ];
 
 const CLEARING: Right = right("", &["pods/status"], &["patch"]);
@@ -48,9 +60,10 @@ pub fn needed(clearing: bool) -> Vec<Right> {
     SERVING.iter().copied().chain(clearing.then_some(CLEARING)).collect()
 }
 
-pub fn rules(rights: &[Right]) -> Value {
+pub fn rules(rights: &[Right], place: Where) -> Value {
     rights
         .iter()
+        .filter(|right| right.place == place)
         .map(|right| {
             let mut rule = json!({
                 "apiGroups": [right.group],
@@ -81,7 +94,7 @@ const fn right(
     resources: &'static [&'static str],
     verbs: &'static [&'static str],
 ) -> Right {
-    Right { group, resources, verbs, name: None }
+    Right { group, resources, verbs, name: None, place: Where::Cluster }
 }
 
 const fn named(
@@ -89,13 +102,19 @@ const fn named(
     resources: &'static [&'static str],
     verbs: &'static [&'static str],
 ) -> Right {
-    Right { group, resources, verbs, name: Some(NAME) }
+    Right { group, resources, verbs, name: Some(NAME), place: Where::Cluster }
+}
+
+const fn own(mut right: Right) -> Right {
+    right.place = Where::System;
+    right
 }
 
 fn reviews(right: &Right) -> Vec<(Value, String)> {
     let pairs = right.resources.iter().flat_map(|r| right.verbs.iter().map(move |v| (*r, *v)));
     pairs
         .map(|(path, verb)| {
+            let namespace = if right.place == Where::System { SYSTEM_NAMESPACE } else { "" };
             let (resource, subresource) = path.split_once('/').unwrap_or((path, ""));
             let review = json!({
                 "apiVersion": "authorization.k8s.io/v1",
@@ -106,10 +125,12 @@ fn reviews(right: &Right) -> Vec<(Value, String)> {
                     "subresource": subresource,
                     "verb": verb,
                     "name": right.name.unwrap_or_default(),
+                    "namespace": namespace,
                 }},
             });
             let group = if right.group.is_empty() { "" } else { "." };
-            (review, format!("{verb} {path}{group}{}", right.group))
+            let inside = if namespace.is_empty() { "" } else { " in " };
+            (review, format!("{verb} {path}{group}{}{inside}{namespace}", right.group))
         })
         .collect()
 }
@@ -140,6 +161,10 @@ mod tests {
     fn rights_are_written_as_people_read_them() {
         let texts = |right| reviews(&right).into_iter().map(|(_, text)| text).collect::<Vec<_>>();
         assert_eq!(texts(CLEARING), ["patch pods/status"]);
+        assert_eq!(
+            texts(own(right("coordination.k8s.io", &["leases"], &["create"]))),
+            ["create leases.coordination.k8s.io in holdfast-system"]
+        );
         assert_eq!(
             texts(right("apps", &["deployments", "replicasets"], READ)),
             [

@@ -31,12 +31,17 @@ pub enum Removal {
 }
 
 /// The webhook first: from then on no eviction depends on us. The CRD last, if at all.
-const ORDER: [Installed; 5] = [
+const ORDER: [Installed; 9] = [
     Installed::Webhook,
     Installed::FlowSchema,
     Installed::PriorityLevel,
+    Installed::RoleBinding,
+    Installed::Role,
     Installed::ClusterRoleBinding,
     Installed::ClusterRole,
+    Installed::Lease,
+    // Made by the installer or else kept: it lacks the label.
+    Installed::Namespace,
 ];
 
 /// Budgets with finalizers, and many of them, take a while.
@@ -107,14 +112,22 @@ async fn labels(client: &ApiClient, kind: Installed) -> Result<Option<Labels>, E
         metadata: Meta,
     }
     #[derive(Deserialize)]
+    #[serde(rename_all = "camelCase")]
     struct Meta {
         #[serde(default)]
         labels: Labels,
+        deletion_timestamp: Option<String>,
     }
     let failed = |reason| Error::Refused { action: format!("read {}", kind.title()), reason };
     let answer = client.get(&kind.path()).await.map_err(|NoAnswer(why)| failed(why))?;
     match answer.code {
         StatusCode::OK => match answer.json::<Object>() {
+            // A namespace takes seconds to go; an earlier run has seen to it.
+            Ok(Object { metadata })
+                if kind == Installed::Namespace && metadata.deletion_timestamp.is_some() =>
+            {
+                Ok(None)
+            }
             Ok(object) => Ok(Some(object.metadata.labels)),
             Err(error) => Err(failed(error.to_string())),
         },

@@ -27,7 +27,7 @@ use tokio::time::Instant;
 
 use crate::api_client::{ApiClient, NoAnswer, describe};
 use crate::discovery::Resource;
-use crate::metrics::Metrics;
+use crate::metrics::{Heard, Metrics};
 pub use backoff::Backoff;
 pub use source::Source;
 pub use wire::Page;
@@ -60,6 +60,7 @@ pub struct Watcher {
     label: String,
     feed: mpsc::Sender<Input>,
     metrics: Metrics,
+    heard: Heard,
     /// uid and version of what was reported already.
     undecodable: HashMap<String, String>,
     backoff: Backoff,
@@ -86,6 +87,7 @@ impl Watcher {
     pub fn new(client: ApiClient, kind: Kind, feed: mpsc::Sender<Input>, metrics: Metrics) -> Self {
         let source = Source::of(&kind);
         let label = source.to_string();
+        let heard = metrics.listen(&label);
         Self {
             client,
             kind,
@@ -93,6 +95,7 @@ impl Watcher {
             label,
             feed,
             metrics,
+            heard,
             undecodable: HashMap::new(),
             backoff: Backoff::new(),
             troubled: false,
@@ -109,6 +112,7 @@ impl Watcher {
                 Ok(Err(reason)) => reason,
                 Ok(Ok(version)) => {
                     self.backoff.reset();
+                    self.heard.now();
                     match self.follow(&resource, version).await {
                         Err(Stopped) => return,
                         Ok(reason) => reason,
@@ -247,7 +251,7 @@ impl Watcher {
                 () = self.feed.closed() => return Err(Stopped),
                 read = next_line(&mut lines, &mut line) => match read {
                     Ok(0) => return Ok(Ended::Resume),
-                    Ok(_) => {}
+                    Ok(_) => self.heard.now(),
                     Err(reason) => return Ok(Ended::Broken(reason)),
                 },
             }
