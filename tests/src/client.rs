@@ -13,6 +13,7 @@ use serde_json::Value;
 use tokio::runtime::Runtime;
 
 pub const MERGE_PATCH: &str = "application/merge-patch+json";
+const JSON_PATCH: &str = "application/json-patch+json";
 const JSON: &str = "application/json";
 
 /// Evictions may wait ten seconds for the webhook, and the machine may be busy.
@@ -67,6 +68,11 @@ impl Client {
     #[track_caller]
     pub fn patch(&self, path: &str, body: &Value) -> Answer {
         self.call(Method::PATCH, path, MERGE_PATCH, Some(body))
+    }
+
+    #[track_caller]
+    pub fn json_patch(&self, path: &str, body: &Value) -> Answer {
+        self.call(Method::PATCH, path, JSON_PATCH, Some(body))
     }
 
     #[track_caller]

@@ -12,12 +12,13 @@
 //!    |-- history  all that happened to some objects, in the API server's order
 //!    '-- lws      a LeaderWorkerSet, and its groups as its history shows them
 //!
-//! server    the `holdfast serve` process
+//! server    the `holdfast serve` process; `balancer` stands before several of them
 //! suite     runs tests, or says why it cannot
 //! ```
 //!
 //! Helpers panic with what they saw: a test that cannot go on has failed.
 
+pub mod balancer;
 pub mod client;
 pub mod drain;
 pub mod evict;

@@ -39,11 +39,15 @@ pub struct Decision {
 impl Server {
     /// `holdfast serve --install`, ready to decide. `name` tells the logs of several apart.
     pub fn start(name: &str) -> Result<Self, String> {
+        Self::start_with(name, &[])
+    }
+
+    pub fn start_with(name: &str, more: &[&str]) -> Result<Self, String> {
         let fixture = fixture();
         let ready_file = fixture.dir.join(format!("holdfast-{name}.ready.json"));
         let _ = fs::remove_file(&ready_file);
         let mut command = serve(fixture);
-        command.arg("--install").arg("--ready-file").arg(&ready_file);
+        command.arg("--install").arg("--ready-file").arg(&ready_file).args(more);
         let mut process = Process::start(command, &fixture.log(&format!("holdfast-{name}")));
         let began = Instant::now();
         let addresses = loop {
@@ -117,6 +121,15 @@ impl Server {
 
     pub fn terminate(&self) {
         self.process.signal(Signal::TERM);
+    }
+
+    /// Until resumed it does nothing, and does not know.
+    pub fn pause(&self) {
+        self.process.signal(Signal::STOP);
+    }
+
+    pub fn resume(&self) {
+        self.process.signal(Signal::CONT);
     }
 
     #[track_caller]

@@ -2,8 +2,8 @@
 //!
 //! ```text
 //! fmt  clippy  unit        each for itself
-//! build -> localkube -> e2e -> outage -> down        the first that fails ends the row, but for down
-//!       -> localkube -> overload -> down             on a control plane that serves few at a time
+//! build -> localkube -> e2e -> outage -> instances -> down   the first that fails ends the row, but for down
+//!       -> localkube -> overload -> down                    on a control plane that serves few at a time
 //! ```
 
 pub mod interrupt;
@@ -51,8 +51,8 @@ enum Stage {
     E2e,
 }
 
-/// Two programs, because what the second does to Holdfast would disturb the first.
-const USUAL: [&str; 2] = ["e2e", "outage"];
+/// Programs of their own, because what one does to Holdfast would disturb the others.
+const USUAL: [&str; 3] = ["e2e", "outage", "instances"];
 
 /// Runs the stages and prints what became of them: whether all passed.
 pub fn run(args: &Args) -> Result<bool> {
@@ -97,8 +97,8 @@ impl Test<'_> {
         // Always of the whole workspace: a choice of packages is a choice of their dependencies'
         // features, and these would be compiled anew.
         let program = ["build", "--workspace", "--bin", "holdfast"];
-        let tests =
-            ["test", "--workspace", "--test=e2e", "--test=outage", "--test=overload", "--no-run"];
+        let mut tests = vec!["test", "--workspace", "--no-run", "--test=overload"];
+        tests.extend(USUAL.iter().flat_map(|name| ["--test", name]));
         self.cargo("build", &program, &[]) && self.cargo("build tests", &tests, &[])
     }
 

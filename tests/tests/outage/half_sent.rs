@@ -90,8 +90,10 @@ fn connector() -> TlsConnector {
     let bundle = registered["webhooks"][0]["clientConfig"]["caBundle"].clone();
     let bundle: ByteString = serde_json::from_value(bundle).expect("it is base64");
     let mut roots = RootCertStore::empty();
-    let ca = CertificateDer::from_pem_slice(&bundle.0).expect("it is PEM");
-    roots.add(ca).expect("it is a CA");
+    // Those of earlier processes are in it too.
+    for ca in CertificateDer::pem_slice_iter(&bundle.0) {
+        roots.add(ca.expect("it is PEM")).expect("it is a CA");
+    }
     let config = ClientConfig::builder().with_root_certificates(roots).with_no_client_auth();
     TlsConnector::from(Arc::new(config))
 }

@@ -1,0 +1,93 @@
+//! Several instances of Holdfast behind one address.
+
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use holdfast_e2e::balancer::Balancer;
+use holdfast_e2e::server::Server;
+use holdfast_e2e::wait::until;
+
+pub struct Fleet {
+    name: &'static str,
+    balancer: Balancer,
+    started: AtomicUsize,
+    pub servers: Vec<Server>,
+}
+
+impl Fleet {
+    /// All at once, on a cluster where nothing is installed or everything.
+    pub fn start(name: &'static str, size: usize) -> Self {
+        let balancer = Balancer::start();
+        let started = AtomicUsize::new(0);
+        let mut fleet = Self { name, balancer, started, servers: Vec::new() };
+        fleet.servers = std::thread::scope(|scope| {
+            let starting: Vec<_> = (0..size).map(|_| scope.spawn(|| fleet.start_one())).collect();
+            starting.into_iter().map(|server| server.join().expect("it starts")).collect()
+        });
+        fleet
+    }
+
+    /// Ready, and asked in its turn.
+    pub fn start_one(&self) -> Server {
+        let n = self.started.fetch_add(1, Ordering::Relaxed);
+        let name = format!("{}-{n}", self.name);
+        let server = Server::start_with(&name, &["--advertise", &self.balancer.url()])
+            .unwrap_or_else(|error| panic!("{name}: {error}"));
+        self.balancer.add(server.webhook());
+        server
+    }
+
+    /// In good order: first nobody calls it any more, then it is told to end.
+    pub fn retire(&self, mut server: Server) {
+        self.balancer.remove(&server.webhook());
+        server.terminate();
+        assert_eq!(server.wait().code(), Some(0), "{}", server.log());
+    }
+
+    pub fn crash(&self, mut server: Server) {
+        server.kill();
+        self.balancer.remove(&server.webhook());
+    }
+
+    /// It hears and says nothing, and its connections stay. Whether it is still asked is up to the
+    /// caller: nobody notices at once.
+    pub fn pause(&self, i: usize, still_asked: bool) {
+        if !still_asked {
+            self.balancer.remove(&self.servers[i].webhook());
+        }
+        self.servers[i].pause();
+    }
+
+    pub fn resume(&self, i: usize, was_asked: bool) {
+        if !was_asked {
+            self.balancer.add(self.servers[i].webhook());
+        }
+        self.servers[i].resume();
+    }
+
+    /// Which of those that run leads, once one does.
+    pub fn leader(&self, but: Option<usize>) -> usize {
+        until("an instance leads", || {
+            let running = (0..self.servers.len()).filter(|i| Some(*i) != but);
+            let leads = |i: &usize| self.servers[*i].metric("holdfast_leader") == Some(1.0);
+            let leaders: Vec<usize> = running.filter(leads).collect();
+            if leaders.len() == 1 { Ok(leaders[0]) } else { Err(format!("{leaders:?}")) }
+        })
+    }
+
+    /// Of all instances together.
+    pub fn metric(&self, name: &str) -> f64 {
+        self.metric_but(name, None)
+    }
+
+    /// Of all but one, which does not answer.
+    pub fn metric_but(&self, name: &str, but: Option<usize>) -> f64 {
+        let asked = self.servers.iter().enumerate().filter(|(i, _)| Some(*i) != but);
+        asked.filter_map(|(_, server)| server.metric(name)).sum()
+    }
+
+    pub fn stop(mut self) {
+        for server in std::mem::take(&mut self.servers) {
+            self.retire(server);
+        }
+    }
+}

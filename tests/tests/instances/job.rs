@@ -1,0 +1,252 @@
+//! Replicas under several budgets, with somebody who puts new pods in the place of evicted ones, as a
+//! controller would. Under new names: kwok deletes by name alone, and late, so that a successor of the
+//! same name would be lost to it.
+
+use std::collections::BTreeMap;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use holdfast_e2e::pod::Pod;
+use holdfast_e2e::truth::{self, Count, MinCounts, Observer, healthy_replicas};
+use holdfast_e2e::wait::until_within;
+use holdfast_e2e::world::{World, grants};
+use serde_json::{Value, json};
+
+const BUDGETS: &str = "apis/policy.holdfast.dev/v1";
+
+pub struct Shape {
+    pub budgets: usize,
+    /// Of each budget.
+    pub replicas: usize,
+    pub pods: usize,
+    pub min_count: usize,
+    /// Of each budget.
+    pub min_available: usize,
+}
+
+pub struct Job {
+    pub world: World,
+    shape: Shape,
+    places: Mutex<Vec<Place>>,
+}
+
+/// Where a pod belongs.
+#[derive(Clone)]
+struct Place {
+    name: String,
+    group: String,
+    budget: String,
+    node: String,
+    /// How many pods were there before this one.
+    generation: usize,
+}
+
+impl Place {
+    fn pod(&self) -> Pod {
+        let name = format!("{}-{}", self.name, self.generation);
+        Pod::new(name).of(&self.group).on(&self.node).label("set", &self.budget)
+    }
+}
+
+impl Job {
+    pub fn create(name: &str, shape: Shape) -> Self {
+        let world = World::new(name);
+        let nodes: Vec<String> = (0..4).map(|i| world.node(&format!("n{i}"))).collect();
+        let mut places = Vec::new();
+        for (budget, replica) in indices(shape.budgets, shape.replicas) {
+            let group = group(budget, replica);
+            world.group(&group, shape.min_count);
+            for i in 0..shape.pods {
+                places.push(Place {
+                    name: format!("{group}-{i}"),
+                    group: group.clone(),
+                    budget: budget_name(budget),
+                    node: nodes[i % nodes.len()].clone(),
+                    generation: 0,
+                });
+            }
+        }
+        let job = Self { world, shape, places: Mutex::new(places) };
+        for budget in 0..job.shape.budgets {
+            let name = budget_name(budget);
+            let spec = json!({
+                "selector": {"matchLabels": {"set": name}},
+                "minAvailable": job.shape.min_available,
+                "budgetScope": "Workload",
+            });
+            let _ = job.world.try_budget(&name, spec).ok();
+        }
+        job.create_pods(&job.pods());
+        job.wait_whole();
+        job
+    }
+
+    /// Until `stop`.
+    pub fn keep_bringing_back(&self, stop: &AtomicBool) {
+        while !stop.load(Ordering::Relaxed) {
+            self.bring_back();
+            std::thread::sleep(Duration::from_millis(200));
+        }
+    }
+
+    /// The names of the pods that should be there.
+    pub fn names(&self) -> Vec<String> {
+        self.pods().iter().map(|pod| pod.name().to_owned()).collect()
+    }
+
+    fn pods(&self) -> Vec<Pod> {
+        self.places.lock().expect("not poisoned").iter().map(Place::pod).collect()
+    }
+
+    /// New pods for the places of those that are gone.
+    fn bring_back(&self) {
+        let there = self.by_name();
+        let mut new = Vec::new();
+        for place in self.places.lock().expect("not poisoned").iter_mut() {
+            if !there.contains_key(place.pod().name()) {
+                place.generation += 1;
+                new.push(place.pod());
+            }
+        }
+        self.create_pods(&new);
+    }
+
+    fn create_pods(&self, new: &[Pod]) {
+        let path = self.world.path("api/v1", "pods", "");
+        std::thread::scope(|scope| {
+            for part in new.chunks(new.len().div_ceil(8).max(1)) {
+                let (admin, path) = (&self.world.admin, &path);
+                scope.spawn(move || {
+                    for pod in part {
+                        let _ = admin.post(path, &pod.manifest()).ok();
+                    }
+                });
+            }
+        });
+    }
+
+    /// Every pod is there and healthy.
+    #[track_caller]
+    pub fn wait_whole(&self) {
+        until_within(Duration::from_mins(2), "every pod is there and Ready", || {
+            self.bring_back();
+            let healthy = self.by_name().values().filter(|pod| truth::is_healthy(pod)).count();
+            if healthy == self.names().len() { Ok(()) } else { Err(format!("{healthy} pods")) }
+        });
+    }
+
+    /// Follows the replicas of every budget, and counts those of the one that has fewest.
+    pub fn observe(&self) -> Observer {
+        let sets: Vec<MinCounts> = (0..self.shape.budgets)
+            .map(|budget| {
+                let groups = (0..self.shape.replicas).map(|replica| group(budget, replica));
+                groups.map(|group| (group, self.shape.min_count)).collect()
+            })
+            .collect();
+        let count: Count = Box::new(move |pods| {
+            let pods: Vec<&Value> = pods.collect();
+            let of_each = sets.iter().map(|set| healthy_replicas(pods.iter().copied(), set));
+            of_each.min().unwrap_or_default()
+        });
+        Observer::start(&self.world.admin, &self.world.namespace, count)
+    }
+
+    /// No budget was ever below what it asks for; the fewest that any of them had.
+    #[track_caller]
+    pub fn assert_never_below(&self, observer: &Observer) -> usize {
+        let (least, needed) = (observer.least(), self.shape.min_available);
+        assert!(least >= needed, "a budget had {least} healthy replicas and needs {needed}");
+        least
+    }
+
+    /// All grants that the budgets record now, by pod.
+    pub fn grants(&self) -> Vec<String> {
+        let budgets = self.budgets();
+        let all = budgets.iter().flat_map(|budget| grants(&budget["status"]));
+        all.map(|(pod, _)| pod).collect()
+    }
+
+    /// Every status says what the pods show, and no grant is left but such as are for pods that are gone:
+    /// for all that Holdfast knows those evictions are under way, so they stay until they expire. For
+    /// when nothing happens any more.
+    #[track_caller]
+    pub fn wait_status_is_true(&self, limit: Duration) {
+        let count = |n: usize| i64::try_from(n).expect("few");
+        let Shape { replicas, pods, min_available, .. } = self.shape;
+        until_within(limit, "every status is what the pods show", || {
+            for budget in self.budgets() {
+                let status = &budget["status"];
+                let expected = json!({
+                    "currentHealthyReplicas": count(replicas),
+                    "desiredHealthyReplicas": count(min_available),
+                    "expectedReplicas": count(replicas),
+                    "disruptionsAllowedReplicas": count(replicas - min_available),
+                    "currentHealthy": count(replicas * pods),
+                    "expectedPods": count(replicas * pods),
+                    "observedGeneration": budget["metadata"]["generation"],
+                });
+                let expected = expected.as_object().expect("an object");
+                let wrong: Vec<&String> = expected
+                    .iter()
+                    .filter(|(k, v)| status[k.as_str()] != **v)
+                    .map(|(k, _)| k)
+                    .collect();
+                let there = self.by_name();
+                let held = grants(status).iter().any(|(pod, _)| there.contains_key(pod));
+                if !wrong.is_empty() || held {
+                    return Err(format!("{wrong:?} in {status:#}"));
+                }
+            }
+            Ok(())
+        });
+    }
+
+    /// No budget is left of earlier tests, whose namespaces take a while to go.
+    #[track_caller]
+    pub fn wait_alone(&self) {
+        until_within(Duration::from_mins(1), "the budgets of earlier tests are gone", || {
+            let all = self.world.admin.list(&format!("/{BUDGETS}/poddisruptionbudgets")).len();
+            if all == self.shape.budgets { Ok(()) } else { Err(format!("{all} budgets")) }
+        });
+    }
+
+    /// The resourceVersion of each budget: what changes with every write.
+    pub fn versions(&self) -> Vec<String> {
+        let version = |budget: &Value| budget["metadata"]["resourceVersion"].to_string();
+        self.budgets().iter().map(version).collect()
+    }
+
+    pub fn by_name(&self) -> BTreeMap<String, Value> {
+        let pods = self.world.admin.list(&self.world.path("api/v1", "pods", ""));
+        let name = |pod: &Value| pod["metadata"]["name"].as_str().unwrap_or_default().to_owned();
+        pods.into_iter().map(|pod| (name(&pod), pod)).collect()
+    }
+
+    pub fn budgets_path(&self) -> String {
+        self.world.path(BUDGETS, "poddisruptionbudgets", "")
+    }
+
+    fn budgets(&self) -> Vec<Value> {
+        self.world.admin.list(&self.budgets_path())
+    }
+}
+
+impl Drop for Job {
+    /// At once, and not when the namespace goes: until then they would be written.
+    fn drop(&mut self) {
+        self.world.admin.delete(&self.budgets_path());
+    }
+}
+
+fn indices(budgets: usize, replicas: usize) -> impl Iterator<Item = (usize, usize)> {
+    (0..budgets).flat_map(move |budget| (0..replicas).map(move |replica| (budget, replica)))
+}
+
+fn budget_name(budget: usize) -> String {
+    format!("b{budget}")
+}
+
+fn group(budget: usize, replica: usize) -> String {
+    format!("b{budget}r{replica}")
+}

@@ -1,0 +1,94 @@
+//! Clients that evict whatever they find, all the time.
+
+use std::collections::BTreeMap;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use holdfast_e2e::client::Client;
+use holdfast_e2e::evict::Eviction;
+use holdfast_e2e::fixture::fixture;
+use serde_json::Value;
+
+use crate::job::Job;
+
+/// Answers by status code, and what was evicted.
+#[derive(Debug, Default)]
+pub struct Tally {
+    codes: Mutex<BTreeMap<u16, usize>>,
+    /// Name and uid.
+    evicted: Mutex<Vec<(String, String)>>,
+    /// Of answers that are neither 201 nor 429, one of each code.
+    examples: Mutex<BTreeMap<u16, String>>,
+}
+
+impl Tally {
+    pub fn count(&self, code: u16) -> usize {
+        self.codes.lock().expect("not poisoned").get(&code).copied().unwrap_or_default()
+    }
+
+    pub fn evicted(&self) -> Vec<(String, String)> {
+        self.evicted.lock().expect("not poisoned").clone()
+    }
+}
+
+impl std::fmt::Display for Tally {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "answers {:?}", self.codes.lock().expect("not poisoned"))?;
+        for (code, message) in self.examples.lock().expect("not poisoned").iter() {
+            write!(f, "\n  {code}: {message}")?;
+        }
+        Ok(())
+    }
+}
+
+/// One client, until `stop`. Every second one names the uid, as careful clients do; kubectl does not.
+pub fn evict_all_the_time(job: &Job, tally: &Tally, number: usize, stop: &AtomicBool) {
+    let client = Client::new(&fixture().drainer_kubeconfig).expect("the kubeconfig is in use");
+    let mut random = Random::new(number as u64 + 1);
+    let path = |name: &str| job.world.path("api/v1", "pods", name);
+    while !stop.load(Ordering::Relaxed) {
+        let names = job.names();
+        let name = &names[random.below(names.len())];
+        let pod = client.get(&path(name));
+        let Some(uid) = pod.body["metadata"]["uid"].as_str() else { continue };
+        let eviction = Eviction::of(name);
+        let eviction = if number.is_multiple_of(2) { eviction.for_uid(uid) } else { eviction };
+        let outcome = eviction.send(&client, &job.world.namespace);
+        *tally.codes.lock().expect("not poisoned").entry(outcome.code).or_default() += 1;
+        match outcome.code {
+            // Without the precondition it may have hit the successor: nothing is known of its uid.
+            201 if number.is_multiple_of(2) => {
+                tally.evicted.lock().expect("not poisoned").push((name.clone(), uid.to_owned()));
+            }
+            201 | 429 => {}
+            code => {
+                let mut examples = tally.examples.lock().expect("not poisoned");
+                examples.entry(code).or_insert(outcome.message);
+            }
+        }
+        std::thread::sleep(Duration::from_millis(5));
+    }
+}
+
+/// Xorshift: the same seed, the same choices.
+#[derive(Debug)]
+pub struct Random(u64);
+
+impl Random {
+    pub fn new(seed: u64) -> Self {
+        Self(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1)
+    }
+
+    pub fn below(&mut self, n: usize) -> usize {
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        usize::try_from(self.0 >> 33).expect("31 bits fit") % n
+    }
+}
+
+/// The uid that the API server has for this pod now.
+pub fn uid_of(pods: &BTreeMap<String, Value>, name: &str) -> Option<String> {
+    pods.get(name)?["metadata"]["uid"].as_str().map(str::to_owned)
+}
