@@ -86,9 +86,10 @@ fn commit(webhook: &Server, load: &Load) -> Result<Latencies> {
     Ok(latencies)
 }
 
-/// The same object, over and over, with as many grants as it had at the same point above.
+/// The same object, over and over, with as many grants as it had at the same point above; as the same
+/// user, and with the same parts of the object, as Holdfast sends it.
 fn put(bench: &Bench, load: &Load) -> Result<Latencies> {
-    let mut client = bench.admin.client();
+    let mut client = bench.holdfast_user.client();
     let path = load.budget_path("/budget-0");
     let mut object = client.get(&path)?.ok()?.json();
     let grants = object["status"]["grants"].as_array().cloned().unwrap_or_default();
@@ -99,11 +100,23 @@ fn put(bench: &Bench, load: &Load) -> Result<Latencies> {
     let path = format!("{path}/status");
     let mut latencies = Latencies::default();
     for n in 1..=grants.len() {
-        object["status"]["grants"] = json!(grants[..n]);
-        object["status"]["disruptedPods"] =
+        let metadata = &object["metadata"];
+        let mut update = json!({
+            "apiVersion": object["apiVersion"],
+            "kind": object["kind"],
+            "metadata": {
+                "name": metadata["name"],
+                "namespace": metadata["namespace"],
+                "uid": metadata["uid"],
+                "resourceVersion": metadata["resourceVersion"],
+            },
+            "status": object["status"],
+        });
+        update["status"]["grants"] = json!(grants[..n]);
+        update["status"]["disruptedPods"] =
             entries.iter().take(n).map(|(pod, at)| (pod.clone(), at.clone())).collect();
         let began = Instant::now();
-        let answer = client.put(&path, &object)?;
+        let answer = client.put(&path, &update)?;
         latencies.push(began.elapsed());
         object = answer.ok()?.json();
     }

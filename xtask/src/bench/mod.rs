@@ -65,6 +65,7 @@ pub struct Bench {
     program: PathBuf,
     admin: Server,
     drainer: Server,
+    holdfast_user: Server,
     interrupt: Interrupt,
     quick: bool,
     repeat: usize,
@@ -133,6 +134,7 @@ fn on_cluster(
 ) -> Result<()> {
     let server = |identity| Server::of_kubeconfig(&localkube.kubeconfig(identity));
     let (admin, drainer) = (server(Identity::Admin)?, server(Identity::Drainer)?);
+    let holdfast_user = server(Identity::Holdfast)?;
     // Nodes are not played, and the disruption controller runs when it is its turn.
     for component in ["kwok", "kube-scheduler", "kube-controller-manager"] {
         localkube.stop_component(component)?;
@@ -146,6 +148,7 @@ fn on_cluster(
         localkube,
         admin,
         drainer,
+        holdfast_user,
         interrupt: Interrupt::catch()?,
         quick: args.quick,
         repeat: args.repeat,
