@@ -1,9 +1,12 @@
 //! The admission webhook's two messages: an eviction to decide, and the answer.
 
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
 use holdfast_core::io::Eviction;
 use holdfast_core::model::{ObjectKey, Timestamp};
 use holdfast_core::verdict::{Denial, Verdict};
 use serde::{Deserialize, Serialize};
+use serde_json::json;
 
 use crate::lenient::{non_empty, null_default};
 
@@ -17,6 +20,40 @@ pub struct EvictionReview {
     pub dry_run: bool,
     /// `deleteOptions.preconditions.uid`.
     pub precondition_uid: Option<String>,
+    /// Where that field is to be added, if it is not there.
+    pub pin: Pin,
+}
+
+/// How the answer can pin the eviction to the one pod that was decided about.
+///
+/// An eviction names a pod and may reach the API server's store when that name belongs to a
+/// successor, of which no budget knows that it is being evicted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Pin {
+    /// The request has a uid precondition of its own.
+    Given,
+    /// Add it to what is there: to `preconditions`, to `deleteOptions`, or to the Eviction.
+    Preconditions,
+    DeleteOptions,
+    Eviction,
+}
+
+impl Pin {
+    /// No pod has it: an eviction of a pod that is gone must not hit one that comes.
+    const NOBODY: &str = "00000000-0000-0000-0000-000000000000";
+
+    /// The JSON patch, in base64 as the API server wants it.
+    fn patch(self, uid: Option<&str>) -> Option<String> {
+        let uid = uid.unwrap_or(Self::NOBODY);
+        let (path, value) = match self {
+            Self::Given => return None,
+            Self::Preconditions => ("/deleteOptions/preconditions/uid", json!(uid)),
+            Self::DeleteOptions => ("/deleteOptions/preconditions", json!({ "uid": uid })),
+            Self::Eviction => ("/deleteOptions", json!({ "preconditions": { "uid": uid } })),
+        };
+        let patch = json!([{ "op": "add", "path": path, "value": value }]);
+        Some(STANDARD.encode(patch.to_string()))
+    }
 }
 
 impl EvictionReview {
@@ -92,13 +129,23 @@ impl TryFrom<Request> for EvictionReview {
         if namespace.is_empty() {
             return Err(wrong("request.namespace", "is missing".to_owned()));
         }
-        let options = &object.delete_options;
+        let options = object.delete_options.as_ref();
+        let preconditions = options.and_then(|options| options.preconditions.as_ref());
+        let precondition_uid = preconditions.and_then(|p| non_empty(p.uid.clone()));
+        let pin = match (&precondition_uid, preconditions, options) {
+            (Some(_), ..) => Pin::Given,
+            (None, Some(_), _) => Pin::Preconditions,
+            (None, None, Some(_)) => Pin::DeleteOptions,
+            (None, None, None) => Pin::Eviction,
+        };
+        let dry_run = options.is_some_and(|o| o.dry_run.iter().any(|value| value == "All"));
         Ok(Self {
             pod: ObjectKey::new(namespace, name),
             // kubectl asks for a dry run in the body, which the API server does not copy to the
             // request; `?dryRun=All` arrives in the request.
-            dry_run: request.dry_run || options.dry_run.iter().any(|value| value == "All"),
-            precondition_uid: non_empty(options.preconditions.uid.clone()),
+            dry_run: request.dry_run || dry_run,
+            precondition_uid,
+            pin,
             requester: request.user_info.username,
             uid: request.uid,
         })
@@ -164,8 +211,7 @@ struct EvictionObject {
     kind: String,
     #[serde(default, deserialize_with = "null_default")]
     metadata: EvictionMeta,
-    #[serde(default, deserialize_with = "null_default")]
-    delete_options: DeleteOptions,
+    delete_options: Option<DeleteOptions>,
 }
 
 #[derive(Default, Deserialize)]
@@ -181,8 +227,7 @@ struct EvictionMeta {
 struct DeleteOptions {
     #[serde(default, deserialize_with = "null_default")]
     dry_run: Vec<String>,
-    #[serde(default, deserialize_with = "null_default")]
-    preconditions: Preconditions,
+    preconditions: Option<Preconditions>,
 }
 
 #[derive(Default, Deserialize)]
@@ -200,23 +245,35 @@ pub struct ReviewAnswer {
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
 pub struct Response {
     pub uid: String,
     pub allowed: bool,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub status: Option<Status>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub patch_type: Option<&'static str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub patch: Option<String>,
 }
 
 impl ReviewAnswer {
-    pub fn new(uid: impl Into<String>, verdict: &Verdict) -> Self {
-        let status = match verdict {
-            Verdict::Allow(_) => None,
-            Verdict::Deny(denial) => Some(denial.into()),
+    pub fn new(uid: impl Into<String>, verdict: &Verdict, pin: Pin) -> Self {
+        let (status, patch) = match verdict {
+            Verdict::Allow(allowed) => (None, pin.patch(allowed.uid.as_deref())),
+            Verdict::Deny(denial) => (Some(denial.into()), None),
         };
+        let patch_type = patch.as_ref().map(|_| "JSONPatch");
         Self {
             api_version: "admission.k8s.io/v1",
             kind: "AdmissionReview",
-            response: Response { uid: uid.into(), allowed: verdict.is_allow(), status },
+            response: Response {
+                uid: uid.into(),
+                allowed: verdict.is_allow(),
+                status,
+                patch_type,
+                patch,
+            },
         }
     }
 }

@@ -17,6 +17,9 @@ impl Verdict {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Allowed {
     pub reason: AllowReason,
+    /// The pod that this is about; None if there is none. An eviction names a pod: without this uid as
+    /// its precondition it may yet hit a successor of that name, of which nothing is recorded.
+    pub uid: Option<String>,
     /// Every budget that now holds a grant for it, and what that costs. Empty when nothing needed
     /// recording; for a dry run, what would have been recorded.
     pub grants: Vec<(BudgetKey, i64)>,

@@ -303,7 +303,7 @@ mod tests {
     #[test]
     fn the_page_names_every_metric() {
         let metrics = Metrics::new(1_700_000_000);
-        let allowed = Allowed { reason: AllowReason::NotCovered, grants: Vec::new() };
+        let allowed = Allowed { reason: AllowReason::NotCovered, uid: None, grants: Vec::new() };
         metrics.decided(&Verdict::Allow(allowed), Duration::from_millis(1));
         metrics.status_written("current", Duration::from_millis(3));
         metrics.undecodable_object("pods");

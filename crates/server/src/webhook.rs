@@ -84,12 +84,13 @@ async fn evict(State(webhook): State<Webhook>, body: Result<Bytes, BytesRejectio
         }
     };
     let deadline = webhook.clock.at(arrived) + DEADLINE;
+    let pin = review.pin;
     let eviction = review.into_eviction(deadline);
     let verdict = webhook.decide(eviction.clone(), arrived).await;
     let took = arrived.elapsed();
     webhook.metrics.decided(&verdict, took);
     log(&eviction, &verdict, took);
-    Json(ReviewAnswer::new(eviction.id, &verdict)).into_response()
+    Json(ReviewAnswer::new(eviction.id, &verdict, pin)).into_response()
 }
 
 /// A request that is no eviction is never allowed. With its uid we can say why to whoever sent it;
@@ -193,7 +194,8 @@ mod tests {
         let (webhook, mut evictions) = webhook();
         let answered = tokio::spawn(async move {
             let Asked { eviction, reply } = evictions.recv().await.unwrap();
-            let allowed = Allowed { reason: AllowReason::NotCovered, grants: Vec::new() };
+            let allowed =
+                Allowed { reason: AllowReason::NotCovered, uid: None, grants: Vec::new() };
             reply.send(Verdict::Allow(allowed)).unwrap();
             eviction
         });

@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use crate::fleet::Fleet;
 
 const WEBHOOK: &str =
-    "/apis/admissionregistration.k8s.io/v1/validatingwebhookconfigurations/holdfast";
+    "/apis/admissionregistration.k8s.io/v1/mutatingwebhookconfigurations/holdfast";
 
 pub fn each_keeps_its_certificate_and_deleting_stays_deleted() {
     let fleet = Fleet::start("registered", 2);

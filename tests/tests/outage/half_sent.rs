@@ -85,7 +85,7 @@ impl HalfSent {
 
 /// With the CA that is registered with the API server.
 fn connector() -> TlsConnector {
-    let path = "/apis/admissionregistration.k8s.io/v1/validatingwebhookconfigurations/holdfast";
+    let path = "/apis/admissionregistration.k8s.io/v1/mutatingwebhookconfigurations/holdfast";
     let registered = fixture().admin.get(path).ok().body;
     let bundle = registered["webhooks"][0]["clientConfig"]["caBundle"].clone();
     let bundle: ByteString = serde_json::from_value(bundle).expect("it is base64");

@@ -20,7 +20,7 @@ pub fn what_was_installed_can_be_removed_without_a_trace() {
         "namespaces/holdfast-system",
         "prioritylevelconfigurations/holdfast",
         "flowschemas/holdfast",
-        "validatingwebhookconfigurations/holdfast",
+        "mutatingwebhookconfigurations/holdfast",
     ] {
         assert!(with.iter().any(|found| found.ends_with(object)), "{object} was not installed");
     }
@@ -44,7 +44,7 @@ pub fn what_was_installed_can_be_removed_without_a_trace() {
     assert_eq!(server.wait().code(), Some(0));
 
     let told = server::uninstall().expect("it can be uninstalled");
-    assert!(told.contains("removed validatingwebhookconfiguration/holdfast"), "{told}");
+    assert!(told.contains("removed mutatingwebhookconfiguration/holdfast"), "{told}");
     assert!(told.contains("with 1 budget"), "{told}");
     // The API server takes a moment to stop serving a kind.
     until("nothing of ours is left", || {

@@ -60,7 +60,7 @@ pub fn a_wrong_token_is_one_clear_line() {
 pub fn what_is_not_installed_is_named() {
     server::uninstall().expect("it can be uninstalled");
     let crd = "customresourcedefinition/poddisruptionbudgets.policy.holdfast.dev";
-    assert_one_line(serve(fixture()), &["not installed", crd, "validatingwebhookconfiguration"]);
+    assert_one_line(serve(fixture()), &["not installed", crd, "mutatingwebhookconfiguration"]);
 }
 
 /// Exit code 2, one line of error with these words, at most a hint beside it, and no backtrace.

@@ -158,7 +158,7 @@ fn on_cluster(
     outcome
 }
 
-const WEBHOOKS: &str = "/apis/admissionregistration.k8s.io/v1/validatingwebhookconfigurations";
+const WEBHOOKS: &str = "/apis/admissionregistration.k8s.io/v1/mutatingwebhookconfigurations";
 
 impl Bench {
     fn parts(

@@ -1,4 +1,6 @@
-use holdfast_api::admission::{EvictionReview, ReviewAnswer};
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use holdfast_api::admission::{EvictionReview, Pin, ReviewAnswer};
 use holdfast_core::model::{BudgetKey, Timestamp};
 use holdfast_core::verdict::{AllowReason, Allowed, Cause, Denial, DenyReason, Verdict};
 use serde_json::{Value, json};
@@ -132,15 +134,33 @@ fn an_error_names_the_field() {
     }
 }
 
+/// Pinned to the pod that was decided about, wherever the request leaves room for that.
 #[test]
 fn allowed() {
-    let verdict = Verdict::Allow(Allowed { reason: AllowReason::NotCovered, grants: vec![] });
-    let expected = json!({
-        "apiVersion": "admission.k8s.io/v1",
-        "kind": "AdmissionReview",
-        "response": {"uid": "r1", "allowed": true},
-    });
-    assert_eq!(answer(&verdict), expected);
+    const UID: &str = "d6f2";
+    let nobody = "00000000-0000-0000-0000-000000000000";
+    let at = |path: &str, value: Value| Some(json!([{"op": "add", "path": path, "value": value}]));
+    let cases = [
+        (Pin::Given, Some(UID), None),
+        (Pin::Preconditions, Some(UID), at("/deleteOptions/preconditions/uid", json!(UID))),
+        (Pin::DeleteOptions, Some(UID), at("/deleteOptions/preconditions", json!({"uid": UID}))),
+        (Pin::Eviction, Some(UID), at("/deleteOptions", json!({"preconditions": {"uid": UID}}))),
+        (Pin::Eviction, None, at("/deleteOptions", json!({"preconditions": {"uid": nobody}}))),
+    ];
+    for (pin, uid, patch) in cases {
+        let uid = uid.map(str::to_owned);
+        let allowed = Allowed { reason: AllowReason::NotCovered, uid, grants: vec![] };
+        let answer = ReviewAnswer::new("r1", &Verdict::Allow(allowed), pin);
+        let answer = serde_json::to_value(answer).unwrap();
+        assert_eq!(answer["response"]["allowed"], true);
+        let found = answer["response"]["patch"].as_str().map(|patch| {
+            let patch = STANDARD.decode(patch).unwrap();
+            serde_json::from_slice::<Value>(&patch).unwrap()
+        });
+        assert_eq!(found, patch, "{pin:?}");
+        let kind = answer["response"]["patchType"].as_str();
+        assert_eq!(kind, patch.map(|_| "JSONPatch"));
+    }
 }
 
 #[test]
@@ -174,5 +194,5 @@ fn denial(causes: Vec<Cause>) -> Verdict {
 }
 
 fn answer(verdict: &Verdict) -> Value {
-    serde_json::to_value(ReviewAnswer::new("r1", verdict)).expect("it is JSON")
+    serde_json::to_value(ReviewAnswer::new("r1", verdict, Pin::Eviction)).expect("it is JSON")
 }

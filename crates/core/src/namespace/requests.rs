@@ -29,6 +29,8 @@ pub(super) struct Request {
     /// Budgets that hold a grant which this request wrote: refunded if it comes to nothing.
     pub(super) reserved: Vec<BudgetId>,
     pub(super) grants: Vec<(BudgetKey, i64)>,
+    /// The pod that is decided about, by uid.
+    pub(super) uid: Option<String>,
     /// The deadline passed while a write was under way; its outcome only matters for the refund.
     pub(super) answered: bool,
 }
@@ -70,6 +72,7 @@ impl Namespace {
             stage: Stage::Parked,
             reserved: Vec::new(),
             grants: Vec::new(),
+            uid: None,
             answered: false,
         };
         self.requests.insert(id.clone(), request);
@@ -100,12 +103,16 @@ impl Namespace {
         let Some(request) = self.requests.get_mut(id) else { return };
         let pod = match outcome {
             PodReadOutcome::Found(pod) => pod,
-            PodReadOutcome::NotFound => return self.allow(cx, id, AllowReason::PodGone),
+            PodReadOutcome::NotFound => {
+                request.uid = None;
+                return self.allow(cx, id, AllowReason::PodGone);
+            }
             PodReadOutcome::Failed(why) => {
                 let why = format!("the pod could not be read from the API server: {why}");
                 return self.deny(cx, id, refuse(DenyReason::BeingProcessed, &why));
             }
         };
+        request.uid = Some(pod.uid.clone());
         if request.eviction.uid.as_ref().is_some_and(|uid| *uid != pod.uid) {
             return self.allow(cx, id, AllowReason::UidMismatch);
         }
@@ -135,10 +142,11 @@ impl Namespace {
 
     /// Ask every budget in memory; only if none objects, begin to record.
     fn decide(&mut self, cx: &mut Context<'_>, id: &str) {
-        let Some(request) = self.requests.get(id) else { return };
+        let Some(request) = self.requests.get_mut(id) else { return };
         let name = request.eviction.pod.name.clone();
-        let Some((_, covering)) = self.covered(&name) else { return };
-        let covering = covering.to_vec();
+        let Some(entry) = self.pods.get(name.as_str()) else { return };
+        request.uid = Some(entry.pod.uid.clone());
+        let covering = entry.budgets.clone();
         // Every one is asked, so that all lists that are needed are asked for at once.
         let behind = covering.iter().filter(|budget| !self.is_current(cx, budget)).count();
         if behind > 0 {
@@ -229,9 +237,10 @@ impl Namespace {
 
     pub(super) fn allow(&mut self, cx: &mut Context<'_>, id: &str, reason: AllowReason) {
         let Some(request) = self.requests.remove(id) else { return };
-        let verdict = Verdict::Allow(Allowed { reason, grants: request.grants });
+        let Request { uid, grants, eviction, .. } = request;
+        let verdict = Verdict::Allow(Allowed { reason, uid, grants });
         cx.send(Command::Reply { eviction: id.to_owned(), verdict });
-        self.unpark(cx, &request.eviction.pod.name);
+        self.unpark(cx, &eviction.pod.name);
     }
 
     /// Go on when what another instance has seen was listed here too.

@@ -42,7 +42,7 @@ impl Installed {
             Self::RoleBinding => "rolebinding",
             Self::PriorityLevel => "prioritylevelconfiguration",
             Self::FlowSchema => "flowschema",
-            Self::Webhook => "validatingwebhookconfiguration",
+            Self::Webhook => "mutatingwebhookconfiguration",
             Self::Lease => "lease",
         };
         format!("{singular}/{}", self.name())
@@ -69,7 +69,7 @@ impl Installed {
             Self::ClusterRoleBinding => (RBAC, "clusterrolebindings"),
             Self::PriorityLevel => ("flowcontrol.apiserver.k8s.io", "prioritylevelconfigurations"),
             Self::FlowSchema => ("flowcontrol.apiserver.k8s.io", "flowschemas"),
-            Self::Webhook => ("admissionregistration.k8s.io", "validatingwebhookconfigurations"),
+            Self::Webhook => ("admissionregistration.k8s.io", "mutatingwebhookconfigurations"),
         };
         format!("/apis/{api}/v1/{plural}/{name}")
     }
@@ -105,7 +105,7 @@ pub fn namespace() -> Value {
 pub fn webhook(url: &str, ca_bundle: &Value) -> Manifest {
     let body = json!({
         "apiVersion": "admissionregistration.k8s.io/v1",
-        "kind": "ValidatingWebhookConfiguration",
+        "kind": "MutatingWebhookConfiguration",
         "metadata": metadata(),
         "webhooks": [{
             "name": "evictions.holdfast.dev",
@@ -119,6 +119,9 @@ pub fn webhook(url: &str, ca_bundle: &Value) -> Manifest {
             }],
             // Without an answer no eviction: an allow that nobody recorded breaks the budget.
             "failurePolicy": "Fail",
+            // Mutating, to pin what is allowed to the pod that was decided about; once, because the
+            // answer is a record.
+            "reinvocationPolicy": "Never",
             "sideEffects": "NoneOnDryRun",
             "timeoutSeconds": TIMEOUT_SECONDS,
             "matchPolicy": "Equivalent",

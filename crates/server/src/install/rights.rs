@@ -42,7 +42,7 @@ const SERVING: &[Right] = &[
     // Pods may be owned by any kind; its /scale is all that is read of it.
     right("*", &["*/scale"], &["get"]),
     // To find out at start whether everything is installed, and to keep our address and CA there.
-    named("admissionregistration.k8s.io", &["validatingwebhookconfigurations"], &["get", "update"]),
+    named("admissionregistration.k8s.io", &["mutatingwebhookconfigurations"], &["get", "update"]),
     named(
         "flowcontrol.apiserver.k8s.io",
         &["flowschemas", "prioritylevelconfigurations"],
