@@ -221,6 +221,11 @@ impl Namespace {
     /// The budget is back: so are the grants that its predecessor had (semantics 5).
     pub(super) fn adopt_orphans(&mut self, cx: &mut Context<'_>, id: &BudgetId) {
         let orphans = self.orphans.remove(id).unwrap_or_default();
+        let abandoned = |live: &LiveGrant| self.abandoned.contains_key(&live.grant.eviction);
+        let (lost, orphans): (Vec<_>, Vec<_>) = orphans.into_iter().partition(abandoned);
+        for live in lost {
+            self.recount_grants(cx, &live.grant.pod);
+        }
         for mut live in orphans {
             let key = (live.grant.pod.clone(), live.grant.uid.clone());
             let known = self.budgets.get(id).is_some_and(|b| b.ledger.grants.contains_key(&key));
@@ -233,6 +238,20 @@ impl Namespace {
             self.insert_grant(cx, id, live);
             self.bind_grants(cx, &key.0);
             self.recount_grants(cx, &key.0);
+        }
+    }
+
+    /// What a request wrote into a budget that is gone, and that came to nothing.
+    pub(super) fn refund_orphan(
+        &mut self,
+        cx: &mut Context<'_>,
+        id: &BudgetId,
+        pod: &str,
+        eviction: &str,
+    ) {
+        if let Some(grants) = self.orphans.get_mut(id) {
+            grants.retain(|live| live.grant.pod != pod || live.grant.eviction != eviction);
+            self.recount_grants(cx, pod);
         }
     }
 

@@ -29,6 +29,8 @@ pub(super) struct Request {
     /// Budgets that hold a grant which this request wrote: refunded if it comes to nothing.
     pub(super) reserved: Vec<BudgetId>,
     pub(super) grants: Vec<(BudgetKey, i64)>,
+    /// A write has carried a grant of its.
+    pub(super) wrote: bool,
     /// The pod that is decided about, by uid.
     pub(super) uid: Option<String>,
     /// The deadline passed while a write was under way; its outcome only matters for the refund.
@@ -72,6 +74,7 @@ impl Namespace {
             stage: Stage::Parked,
             reserved: Vec::new(),
             grants: Vec::new(),
+            wrote: false,
             uid: None,
             answered: false,
         };
@@ -261,7 +264,7 @@ impl Namespace {
         self.refund(cx, id);
         let Some(request) = self.requests.remove(id) else { return };
         let pod = request.eviction.pod.name;
-        if matches!(request.stage, Stage::Reserving(_)) {
+        if request.wrote {
             self.abandoned.retain(|_, at| *at + GRANT_EXPIRES > cx.now);
             self.abandoned.insert(id.to_owned(), cx.now);
         }

@@ -120,9 +120,11 @@ impl Namespace {
             eviction: id.to_owned(),
             budgets: reserving.budgets.iter().map(|b| b.object.name.clone()).collect(),
         };
-        if let Some(Request { stage: Stage::Reserving(reserving), .. }) = self.requests.get_mut(id)
-        {
-            reserving.in_flight = true;
+        if let Some(request) = self.requests.get_mut(id) {
+            request.wrote = true;
+            if let Stage::Reserving(reserving) = &mut request.stage {
+                reserving.in_flight = true;
+            }
         }
         Turn::Grant { grant, renewal }
     }

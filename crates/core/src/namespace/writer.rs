@@ -76,9 +76,10 @@ impl Namespace {
 
     pub(super) fn enqueue(&mut self, cx: &mut Context<'_>, id: &BudgetId, op: Op) {
         let Some(entry) = self.budgets.get_mut(id) else {
-            // A refund in a budget that is gone is done; a reservation starts over.
-            if let Op::Reserve { eviction } = op {
-                self.not_reserved(cx, id, &eviction);
+            match op {
+                Op::Reserve { eviction } => self.not_reserved(cx, id, &eviction),
+                // Should the budget come back, it must not come back with this.
+                Op::Refund { pod, eviction } => self.refund_orphan(cx, id, &pod, &eviction),
             }
             return;
         };

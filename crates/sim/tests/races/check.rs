@@ -30,7 +30,7 @@ impl Driver {
     /// Exact: no budget is below desired, come what may of what is allowed.
     fn check_truth(&self) {
         let truth = self.world.true_view();
-        let lost = |pod: &Pod| self.allowed.iter().any(|a| hits(a, pod, &self.taken));
+        let lost = |pod: &Pod| self.allowed.iter().any(|a| hits(a, pod));
         for budget in truth.budgets.values() {
             let Count { healthy, desired } = count(budget, &truth, &lost);
             assert!(
@@ -57,7 +57,7 @@ impl Driver {
         let of_this = |budgets: &BTreeSet<String>| budgets.contains(&after.uid);
         let lost = |pod: &Pod| {
             self.taken.get(&pod.uid).is_some_and(of_this)
-                || self.allowed.iter().any(|a| of_this(&a.budgets) && hits(a, pod, &self.taken))
+                || self.allowed.iter().any(|a| of_this(&a.budgets) && hits(a, pod))
                 || old.iter().any(|grant| grant.pod == pod.key.name)
         };
         let lost_by_this = |pod: &Pod| lost(pod) || new.iter().any(|g| g.pod == pod.key.name);

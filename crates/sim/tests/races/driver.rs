@@ -50,8 +50,7 @@ pub struct Asked {
 pub struct Allowed {
     pub eviction: String,
     pub pod: ObjectKey,
-    pub precondition: Option<String>,
-    /// The pod that the decision was about.
+    /// The pod that the decision was about, and that the webhook pins the eviction to; empty for none.
     pub uid: String,
     pub until: Timestamp,
     /// Uids of the budgets that hold the grant.
@@ -198,7 +197,7 @@ impl Driver {
                 Verdict::Allow(allowed) => {
                     self.log(&format!("{id} {} allowed: {:?}", asked.pod.name, allowed.reason));
                     if !self.dry_runs.contains(&id) {
-                        self.take_allow(&id, asked, allowed.reason);
+                        self.take_allow(&id, asked, allowed.reason, allowed.uid);
                     }
                 }
                 Verdict::Deny(denial) => {
@@ -209,22 +208,19 @@ impl Driver {
         }
     }
 
-    fn take_allow(&mut self, id: &str, asked: Asked, reason: AllowReason) {
+    fn take_allow(&mut self, id: &str, asked: Asked, reason: AllowReason, uid: Option<String>) {
         let Asked { instance, pod, uid: precondition, .. } = asked;
-        let mut decided_on = None;
+        let uid = precondition.or(uid).unwrap_or_default();
         let mut budgets = BTreeSet::new();
         for budget in self.world.true_view().budgets.values() {
             for grant in budget.status.grants.iter().filter(|grant| grant.pod == pod.name) {
-                budgets.insert(budget.uid.clone());
-                if grant.eviction == id {
-                    decided_on = Some(grant.uid.clone());
+                if grant.uid == uid {
+                    budgets.insert(budget.uid.clone());
                 }
             }
         }
-        let told = self.world.view_of(instance).pods.get(&pod).map(|pod| pod.uid.clone());
-        let uid = decided_on.or(told).unwrap_or_default();
         let until = self.world.now() + EXECUTED_WITHIN;
-        let allowed = Allowed { eviction: id.to_owned(), pod, precondition, uid, until, budgets };
+        let allowed = Allowed { eviction: id.to_owned(), pod, uid, until, budgets };
         if reason == AllowReason::Granted {
             self.check_recorded(instance, &allowed);
             self.allowed.push(allowed);
@@ -236,7 +232,7 @@ impl Driver {
     /// The API server does what was allowed.
     pub fn execute(&mut self, allowed: &Allowed) {
         let Some(pod) = self.world.pod(&allowed.pod).cloned() else { return };
-        if !hits(allowed, &pod, &self.taken) || pod.terminating {
+        if !hits(allowed, &pod) || pod.terminating {
             return;
         }
         self.log(&format!("{} executed on {} {}", allowed.eviction, pod.key.name, pod.uid));
@@ -246,10 +242,8 @@ impl Driver {
 }
 
 /// Whether this eviction, if it is executed now, takes this pod.
-pub fn hits(allowed: &Allowed, pod: &Pod, taken: &BTreeMap<String, BTreeSet<String>>) -> bool {
-    allowed.pod == pod.key
-        && allowed.precondition.as_ref().is_none_or(|uid| *uid == pod.uid)
-        && (allowed.uid == pod.uid || !taken.contains_key(&allowed.uid))
+pub fn hits(allowed: &Allowed, pod: &Pod) -> bool {
+    allowed.pod == pod.key && allowed.uid == pod.uid
 }
 
 pub fn half(group: usize) -> &'static str {

@@ -26,9 +26,8 @@
 //!
 //! # What is not
 //!
-//! Two limits of what a name without uid can mean, both inherent in a webhook that sees names: an
-//! allow that needs no grant (the pod was gone, say) is executed at once, and an eviction whose pod
-//! another eviction took meanwhile does not go on to its successor.
+//! An eviction is pinned to the pod that was decided about, as the webhook does it. An allow that needs
+//! no grant (the pod was gone, say) is executed at once.
 
 mod act;
 mod check;
