@@ -59,6 +59,7 @@ fn main() -> ExitCode {
         requests::evictions_of_both_versions_are_decided,
         requests::a_dry_run_is_answered_and_not_recorded,
         requests::pending_and_ended_pods_pass,
+        requests::an_allowed_eviction_is_pinned_to_the_pod_that_was_decided_about,
         requests::a_repeated_eviction_costs_nothing_more,
         requests::a_built_in_budget_without_room_refuses_first,
         requests::an_eviction_of_an_earlier_pod_of_that_name_is_not_charged,

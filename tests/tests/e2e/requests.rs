@@ -53,6 +53,42 @@ pub fn a_dry_run_is_answered_and_not_recorded() {
     world.send(&Eviction::of("b-0").dry_run_in_body()).assert_denied(&["PodGroup b"]);
 }
 
+/// A policy of the API server's own, which is asked after us, sees which pod the eviction is pinned to.
+pub fn an_allowed_eviction_is_pinned_to_the_pod_that_was_decided_about() {
+    let world = World::new("pinned");
+    let node = world.node("n");
+    world.replica("a", 2, 1, &[&node]);
+    world.budget("job", workload(1));
+    let pod = world.admin.get(&world.path("api/v1", "pods", "a-0")).ok();
+    let uid = pod.body["metadata"]["uid"].as_str().expect("a pod has a uid");
+    let name = world.namespace.as_str();
+    let pinned = format!("object.?deleteOptions.?preconditions.?uid.orValue('') == '{uid}'");
+    let evictions = json!({"apiGroups": [""], "apiVersions": ["v1"], "resources": ["pods/eviction"],
+        "operations": ["CREATE"]});
+    let policies = "/apis/admissionregistration.k8s.io/v1/validatingadmissionpolicies";
+    let bindings = "/apis/admissionregistration.k8s.io/v1/validatingadmissionpolicybindings";
+    let policy = json!({"metadata": {"name": name}, "spec": {
+        "matchConstraints": {"resourceRules": [evictions]},
+        "validations": [{"expression": pinned, "message": "pinned to another pod"}],
+    }});
+    let binding = json!({"metadata": {"name": name}, "spec": {
+        "policyName": name,
+        "validationActions": ["Deny"],
+        "matchResources": {"namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": name}}},
+    }});
+    let _ = world.admin.post(policies, &policy).ok();
+    let _ = world.admin.post(bindings, &binding).ok();
+
+    until("the policy is in force", || {
+        let outcome = world.send(&Eviction::of("a-1").dry_run_in_query());
+        let refused = outcome.message.contains("pinned to another pod");
+        if refused { Ok(()) } else { Err(outcome.message) }
+    });
+    world.evict("a-0").assert_evicted();
+    world.admin.delete(&format!("{bindings}/{name}"));
+    world.admin.delete(&format!("{policies}/{name}"));
+}
+
 pub fn pending_and_ended_pods_pass() {
     let world = World::new("phases");
     let node = world.node("n");
