@@ -75,15 +75,13 @@ impl Namespace {
         }
     }
 
-    /// Healthy pods of the pod's replica, by this budget's own grants alone.
+    /// Pods of the pod's replica that would be healthy if nothing were granted.
     fn sound_pods(&self, budget: &BudgetEntry, pod: &PodEntry) -> i64 {
         let replica = pod.replica.as_ref().and_then(|key| self.replicas.get(key));
         let names = replica.into_iter().flat_map(|r| &r.names);
-        let sound = names.filter_map(|name| self.pods.get(name)).filter(|entry| {
-            entry.budgets.contains(&budget.id)
-                && entry.is_sound(Scope::Workload)
-                && budget.ledger.get(&entry.name, &entry.pod.uid).is_none()
-        });
+        let sound = names
+            .filter_map(|name| self.pods.get(name))
+            .filter(|entry| entry.budgets.contains(&budget.id) && entry.is_sound(Scope::Workload));
         i64::try_from(sound.count()).unwrap_or(i64::MAX)
     }
 
@@ -187,8 +185,8 @@ fn assess_replica(
     evaluation.change_healthy(i64::from(healthy) - i64::from(tally.summary.healthy));
     let enough = evaluation.healthy >= evaluation.desired;
     let state = ReplicaState { label, min, healthy_pods, selected_pods: tally.pods, healthy };
-    // AlwaysAllow is for replicas that are broken, not for one that only another budget's grants make
-    // look so: these may be refunded.
+    // AlwaysAllow is for replicas that are broken, not for one that only grants make look so: these may
+    // be refunded, and then this eviction would be what breaks it.
     let broken = || namespace.sound_pods(budget, pod) < min;
     let free = if healthy && sound {
         healthy_pods > min

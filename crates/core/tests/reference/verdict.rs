@@ -116,7 +116,10 @@ fn by_replicas(world: &Snapshot, budget: &Budget, pod: &Pod) -> Result<i64, Deny
         if count.healthy >= count.desired { Ok(0) } else { Err(DenyReason::BudgetExhausted) };
     // Rule 6.
     if !is_healthy_replica(world, budget, &replica) {
-        return if always { Ok(0) } else { while_enough };
+        // Grants alone do not make it broken: they may be refunded.
+        let ungranted = Snapshot { grants: Vec::new(), ..world.clone() };
+        let broken = !is_healthy_replica(&ungranted, budget, &replica);
+        return if always && broken { Ok(0) } else { while_enough };
     }
     // Rule 5b.
     if !is_healthy(world, budget, pod) {

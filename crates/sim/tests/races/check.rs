@@ -60,7 +60,8 @@ impl Driver {
                 || self.allowed.iter().any(|a| of_this(&a.budgets) && hits(a, pod))
                 || old.iter().any(|grant| grant.pod == pod.key.name)
         };
-        let lost_by_this = |pod: &Pod| lost(pod) || new.iter().any(|g| g.pod == pod.key.name);
+        // By uid: what was read live may be a successor of the pod that the watch has told of.
+        let lost_by_this = |pod: &Pod| lost(pod) || new.iter().any(|g| g.uid == pod.uid);
         let without = count(after, view, &lost);
         let with = count(after, view, &lost_by_this);
         let costs = with.healthy < without.healthy;
