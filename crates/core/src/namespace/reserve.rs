@@ -147,7 +147,12 @@ impl Namespace {
         }
         let Stage::Reserving(reserving) = &mut request.stage else { return };
         reserving.in_flight = false;
-        reserving.next += 1;
+        if granted.is_some() {
+            reserving.next += 1;
+        } else {
+            // Not done with: should it come to cover the pod again, it is asked again.
+            reserving.budgets.remove(reserving.next);
+        }
         if reserving.next == reserving.budgets.len() {
             self.cover_newcomers(id);
         }
