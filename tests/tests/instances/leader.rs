@@ -1,13 +1,12 @@
 //! Who leads is of no account to what is granted.
 
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use holdfast_e2e::wait::until;
 
 use crate::fleet::Fleet;
 use crate::job::{Job, Shape};
-use crate::load::{Tally, evict_all_the_time};
+use crate::load::under_load;
 use crate::quiet::Writes;
 
 const CLIENTS: usize = 8;
@@ -35,18 +34,11 @@ pub fn a_paused_leader_is_replaced_and_two_at_once_break_no_budget() {
     std::thread::sleep(PAUSE.saturating_sub(paused.elapsed()));
     quiet.assert_none(&fleet, &job);
 
-    let (tally, stop) = (Tally::default(), AtomicBool::new(false));
-    std::thread::scope(|scope| {
-        scope.spawn(|| job.keep_bringing_back(&stop));
-        for client in 0..CLIENTS {
-            let (job, tally, stop) = (&job, &tally, &stop);
-            scope.spawn(move || evict_all_the_time(job, tally, client, stop));
-        }
+    let tally = under_load(&job, CLIENTS, || {
         std::thread::sleep(Duration::from_secs(2));
         // It believes that it leads, and that the cluster is as it was.
         fleet.resume(old, false);
         std::thread::sleep(Duration::from_secs(4));
-        stop.store(true, Ordering::Relaxed);
     });
     let least = job.assert_never_below(&observer);
     println!("paused leader: {tally}; fewest healthy replicas of a budget {least} of 6");

@@ -42,8 +42,23 @@ impl std::fmt::Display for Tally {
     }
 }
 
+/// Does `meanwhile` while so many clients evict and what they evict is brought back.
+pub fn under_load(job: &Job, clients: usize, meanwhile: impl FnOnce()) -> Tally {
+    let (tally, stop) = (Tally::default(), AtomicBool::new(false));
+    std::thread::scope(|scope| {
+        scope.spawn(|| job.keep_bringing_back(&stop));
+        for client in 0..clients {
+            let (tally, stop) = (&tally, &stop);
+            scope.spawn(move || evict_all_the_time(job, tally, client, stop));
+        }
+        meanwhile();
+        stop.store(true, Ordering::Relaxed);
+    });
+    tally
+}
+
 /// One client, until `stop`. Every second one names the uid, as careful clients do; kubectl does not.
-pub fn evict_all_the_time(job: &Job, tally: &Tally, number: usize, stop: &AtomicBool) {
+fn evict_all_the_time(job: &Job, tally: &Tally, number: usize, stop: &AtomicBool) {
     let client = Client::new(&fixture().drainer_kubeconfig).expect("the kubeconfig is in use");
     let mut random = Random::new(number as u64 + 1);
     let path = |name: &str| job.world.path("api/v1", "pods", name);

@@ -1,11 +1,10 @@
 //! One instance after the other is replaced while evictions go on.
 
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use crate::fleet::Fleet;
 use crate::job::{Job, Shape};
-use crate::load::{Tally, evict_all_the_time};
+use crate::load::under_load;
 
 const CLIENTS: usize = 16;
 
@@ -14,13 +13,7 @@ pub fn a_rolling_restart_under_load_breaks_no_budget() {
     let shape = Shape { budgets: 2, replicas: 6, pods: 3, min_count: 2, min_available: 5 };
     let job = Job::create("rolling", shape);
     let observer = job.observe();
-    let (tally, stop) = (Tally::default(), AtomicBool::new(false));
-    std::thread::scope(|scope| {
-        scope.spawn(|| job.keep_bringing_back(&stop));
-        for client in 0..CLIENTS {
-            let (job, tally, stop) = (&job, &tally, &stop);
-            scope.spawn(move || evict_all_the_time(job, tally, client, stop));
-        }
+    let tally = under_load(&job, CLIENTS, || {
         for i in 0..fleet.servers.len() {
             std::thread::sleep(Duration::from_secs(1));
             // As a Deployment does: the new one is there before the old one goes.
@@ -29,7 +22,6 @@ pub fn a_rolling_restart_under_load_breaks_no_budget() {
             fleet.retire(old);
         }
         std::thread::sleep(Duration::from_secs(1));
-        stop.store(true, Ordering::Relaxed);
     });
     let least = job.assert_never_below(&observer);
     println!("rolling restart: {tally}; fewest healthy replicas of a budget {least} of 6");

@@ -1,7 +1,6 @@
 //! Everything at once: clients that evict, pods that come back, instances that die, end and freeze.
 
 use std::collections::BTreeSet;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use holdfast_e2e::history::{Event, History};
@@ -10,7 +9,7 @@ use serde_json::Value;
 
 use crate::fleet::Fleet;
 use crate::job::{Job, Shape};
-use crate::load::{Random, Tally, evict_all_the_time, uid_of};
+use crate::load::{Random, Tally, uid_of, under_load};
 
 const INSTANCES: usize = 3;
 const CLIENTS: usize = 32;
@@ -42,15 +41,8 @@ fn storm(name: &'static str, length: Duration, leftovers: Leftovers) {
     let job = Job::create(name, shape);
     let observer = job.observe();
     let history = History::of(&job.world.admin, &[job.budgets_path()]);
-    let (tally, stop) = (Tally::default(), AtomicBool::new(false));
-    std::thread::scope(|scope| {
-        scope.spawn(|| job.keep_bringing_back(&stop));
-        for client in 0..CLIENTS {
-            let (job, tally, stop) = (&job, &tally, &stop);
-            scope.spawn(move || evict_all_the_time(job, tally, client, stop));
-        }
+    let tally = under_load(&job, CLIENTS, || {
         rage(&mut fleet, length, &mut Random::new(seed));
-        stop.store(true, Ordering::Relaxed);
     });
     let least = job.assert_never_below(&observer);
     let conflicts = fleet.metric("holdfast_conflicts_total");
