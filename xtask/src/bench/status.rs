@@ -38,7 +38,9 @@ pub const COMPARISONS: [Comparison; 4] = [
 ];
 
 const CLIENTS: usize = 16;
-const FLAPS: usize = 50;
+const FLAPS: usize = 15;
+/// Between two changes whose way into the status is timed: each is alone.
+const APART: Duration = Duration::from_millis(600);
 
 pub fn run(bench: &Bench, results: &mut Results) -> Result<()> {
     let sizes: &[usize] = if bench.quick { &[500] } else { &[500, 5000] };
@@ -119,6 +121,7 @@ fn settle_times(bench: &Bench, load: &Load) -> Result<Latencies> {
             .as_i64()
             .context("a budget with a status")?;
         for (ready, healthy) in [(false, before - 1), (true, before)] {
+            thread::sleep(APART);
             let began = Instant::now();
             load.set_ready(&mut client, pod, ready)?;
             let settled = watch.await_healthy(&budget, healthy)?;

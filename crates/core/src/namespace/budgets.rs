@@ -184,6 +184,7 @@ impl Namespace {
             cx.timers.at(cx.now + ORPHANED_GRANTS_KEPT, &self.name, due);
         }
         self.forget_granted(cx, id);
+        self.forget_reservations(id);
         entry.writer
     }
 

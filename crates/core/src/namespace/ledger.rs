@@ -428,7 +428,6 @@ fn recorded_grants(status: &BudgetStatus) -> BTreeMap<(String, String), Grant> {
     all.map(|grant| ((grant.pod.clone(), grant.eviction.clone()), grant)).collect()
 }
 
-/// An eviction is what makes it terminate.
 /// About what a grant takes up as JSON.
 fn size(grant: &Grant) -> usize {
     const KEYS_AND_QUOTES: usize = 160;

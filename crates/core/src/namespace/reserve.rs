@@ -187,6 +187,19 @@ impl Namespace {
         }
     }
 
+    /// The budget is gone, and with it what it recorded: should it come back before a request is
+    /// through, it is asked again. What is still to be taken back stays in `reserved`.
+    pub(super) fn forget_reservations(&mut self, id: &BudgetId) {
+        for request in self.requests.values_mut() {
+            let Stage::Reserving(reserving) = &mut request.stage else { continue };
+            if let Some(done) = reserving.budgets[..reserving.next].iter().position(|b| b == id) {
+                reserving.budgets.remove(done);
+                reserving.next -= 1;
+                request.grants.retain(|(budget, _)| *budget != **id);
+            }
+        }
+    }
+
     /// The write that carried this request's grant did not happen, and it may be tried again.
     pub(super) fn not_reserved(&mut self, cx: &mut Context<'_>, budget: &BudgetId, id: &str) {
         let Some(request) = self.requests.get_mut(id) else { return };

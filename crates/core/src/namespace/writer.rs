@@ -17,8 +17,11 @@ use crate::stats::Counters;
 use crate::timer::Due;
 use crate::verdict::DenyReason;
 
-/// Status writes that nobody waits for gather what happens within this time.
-const GATHER: Duration = Duration::from_millis(50);
+/// A status write that nobody waits for gathers what happens within this time,
+const GATHER: Duration = Duration::from_millis(5);
+/// and keeps this distance from the write before it, whatever that was for: a lone change is shown
+/// at once, and a storm of them costs two writes per second.
+const PACE: Duration = Duration::from_millis(500);
 /// A housekeeping write that the API server refused is tried again.
 const REJECTED_AGAIN: Duration = Duration::from_secs(5);
 
@@ -30,6 +33,8 @@ pub(super) struct Writer {
     housekeeping: Option<Timestamp>,
     /// A fresh read is under way.
     reading: bool,
+    /// When it last wrote.
+    wrote_at: Option<Timestamp>,
     /// When the API server itself last showed us the budget.
     pub(super) read_at: Option<Timestamp>,
 }
@@ -70,7 +75,9 @@ impl Namespace {
         self.ensure_scales(cx, id);
         let Some(entry) = self.budgets.get_mut(id) else { return };
         if entry.writer.housekeeping.is_none() {
-            self.schedule(cx, id, GATHER);
+            let soon = cx.now + GATHER;
+            let at = entry.writer.wrote_at.map_or(soon, |wrote| soon.max(wrote + PACE));
+            self.schedule(cx, id, at);
         }
     }
 
@@ -153,7 +160,7 @@ impl Namespace {
                 self.refund_again(id, &batch.refunds);
                 cx.counters.queue_retries += 1;
                 // Not at once: it would be refused again.
-                return self.schedule(cx, id, REJECTED_AGAIN);
+                return self.schedule(cx, id, cx.now + REJECTED_AGAIN);
             }
             WriteOutcome::Unknown(_) => {}
         }
@@ -248,6 +255,7 @@ impl Namespace {
         entry.writer.in_flight = Some(Batch { granted, refunds });
         // This write is as good as a look at the status.
         entry.writer.housekeeping = None;
+        entry.writer.wrote_at = Some(cx.now);
         let budget = (**id).clone();
         cx.send(Command::WriteStatus { budget, uid, version, status: Box::new(status) });
     }
@@ -267,9 +275,8 @@ impl Namespace {
         self.touch(cx, id);
     }
 
-    fn schedule(&mut self, cx: &mut Context<'_>, id: &BudgetId, after: Duration) {
+    fn schedule(&mut self, cx: &mut Context<'_>, id: &BudgetId, at: Timestamp) {
         let Some(entry) = self.budgets.get_mut(id) else { return };
-        let at = cx.now + after;
         cx.counters.queue_adds += 1;
         entry.writer.housekeeping = Some(at);
         cx.timers.at(at, &self.name, Due::Housekeep { budget: id.clone() });
