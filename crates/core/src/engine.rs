@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 
 use crate::io::{Change, Command, Input, Kind, SnapshotOutcome};
+use crate::leisure::Leisure;
 use crate::model::{
     BudgetKey, BudgetStatus, GroupApi, GroupKind, ObjectKey, Owner, ResourceVersion, Timestamp,
 };
@@ -71,6 +72,7 @@ pub struct Engine {
     leads: bool,
     timers: Timers,
     reads: Reads,
+    leisure: Leisure,
     counters: Counters,
     commands: VecDeque<Command>,
 }
@@ -87,6 +89,7 @@ impl Engine {
             lists: BTreeMap::new(),
             timers: Timers::default(),
             reads: Reads::default(),
+            leisure: Leisure::default(),
             counters: Counters::default(),
             commands: VecDeque::new(),
         }
@@ -334,6 +337,7 @@ impl Engine {
             commands: &mut self.commands,
             timers: &mut self.timers,
             reads: &mut self.reads,
+            leisure: &mut self.leisure,
             counters: &mut self.counters,
         };
         let namespace =

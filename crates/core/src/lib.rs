@@ -13,6 +13,7 @@
 
 pub mod io;
 pub mod lease;
+mod leisure;
 pub mod model;
 pub mod verdict;
 

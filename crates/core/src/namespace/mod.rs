@@ -30,6 +30,7 @@ use std::sync::Arc;
 use crate::engine::Config;
 use crate::intern::Interner;
 use crate::io::{Command, Kind, PodReadOutcome};
+use crate::leisure::Leisure;
 use crate::model::{BudgetKey, GroupKind, ObjectKey, ResourceVersion, Scope, Timestamp};
 use crate::progress::Progress;
 use crate::replica::{Dependency, Objects, ReplicaKey};
@@ -87,6 +88,7 @@ pub(crate) struct Context<'a> {
     pub(crate) commands: &'a mut VecDeque<Command>,
     pub(crate) timers: &'a mut Timers,
     pub(crate) reads: &'a mut Reads,
+    pub(crate) leisure: &'a mut Leisure,
     pub(crate) counters: &'a mut Counters,
 }
 

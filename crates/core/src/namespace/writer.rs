@@ -53,6 +53,8 @@ pub(super) enum Op {
 struct Batch {
     granted: Vec<Granted>,
     refunds: Vec<Op>,
+    /// Nobody waits for it.
+    leisurely: bool,
 }
 
 #[derive(Debug)]
@@ -103,8 +105,12 @@ impl Namespace {
     }
 
     pub(super) fn housekeep(&mut self, cx: &mut Context<'_>, id: &BudgetId) {
-        let Some(entry) = self.budgets.get_mut(id) else { return };
-        if entry.writer.housekeeping.is_some_and(|at| at <= cx.now) {
+        if let Some(entry) = self.budgets.get_mut(id)
+            && entry.writer.housekeeping.is_some_and(|at| at <= cx.now)
+        {
+            if cx.leisure.is_full() {
+                return cx.leisure.wait(&self.name, id);
+            }
             entry.writer.housekeeping = None;
             // Others do it, or it would be done by less than was seen already.
             if cx.leads && self.is_current(cx, id) {
@@ -112,6 +118,7 @@ impl Namespace {
                 self.commit(cx, id);
             }
         }
+        cx.leisure.wake_next(cx.now, cx.timers);
     }
 
     /// What became of the write, or of the read that asked after it.
@@ -132,8 +139,12 @@ impl Namespace {
             (None, WriteOutcome::Current(_) | WriteOutcome::Gone) => Batch::default(),
             (None, _) => return,
         };
+        let same = matches!(&outcome, WriteOutcome::Current(b) if b.uid == entry.object.uid);
+        if batch.leisurely && (same || matches!(outcome, WriteOutcome::Rejected(_))) {
+            cx.leisure.end(cx.now, cx.timers);
+        }
         match outcome {
-            WriteOutcome::Current(budget) if budget.uid == entry.object.uid => {
+            WriteOutcome::Current(budget) if same => {
                 if !budget.version.is_older_than(&entry.object.version) {
                     self.take_in(cx, id, *budget);
                 }
@@ -196,8 +207,11 @@ impl Namespace {
 
     /// The budget was deleted: nobody needs a grant in it any more.
     pub(super) fn budget_gone(&mut self, cx: &mut Context<'_>, id: &BudgetId, writer: Writer) {
-        let in_flight = writer.in_flight.into_iter().flat_map(|batch| batch.granted);
-        for granted in in_flight {
+        let in_flight = writer.in_flight.unwrap_or_default();
+        if in_flight.leisurely {
+            cx.leisure.end(cx.now, cx.timers);
+        }
+        for granted in in_flight.granted {
             self.not_reserved(cx, id, &granted.eviction);
         }
         for op in writer.queue {
@@ -252,7 +266,11 @@ impl Namespace {
             entry.writer.in_flight = None;
             return self.pump(cx, id);
         }
-        entry.writer.in_flight = Some(Batch { granted, refunds });
+        let leisurely = granted.is_empty();
+        if leisurely {
+            cx.leisure.begin();
+        }
+        entry.writer.in_flight = Some(Batch { granted, refunds, leisurely });
         // This write is as good as a look at the status.
         entry.writer.housekeeping = None;
         entry.writer.wrote_at = Some(cx.now);

@@ -1,0 +1,60 @@
+//! Statuses that nobody waits for are written a few at a time, and keep nobody waiting.
+
+use std::time::Duration;
+
+use holdfast_core::{Command, Config};
+use holdfast_sim::{World, budget, pod};
+
+const BUDGETS: usize = 20;
+
+/// Twenty budgets of one pod each that have no status yet, and an API server that does not answer.
+fn world() -> World {
+    let mut world = World::new(Config::default());
+    for index in 0..BUDGETS {
+        let app = format!("app{index}");
+        world.apply_pod(pod(&app).label("app", &app).ready());
+        world.apply_budget(budget(&app).select("app", &app).min_available(0));
+    }
+    world.hold_calls();
+    world.sync();
+    world.advance(Duration::from_secs(1));
+    world
+}
+
+fn writes(world: &World) -> usize {
+    world.calls_under_way().filter(|call| matches!(call, Command::WriteStatus { .. })).count()
+}
+
+#[test]
+fn a_few_at_a_time_until_all_are_written() {
+    let mut world = world();
+    assert_eq!(writes(&world), 4);
+    world.release_calls();
+    world.advance(Duration::from_secs(1));
+    for index in 0..BUDGETS {
+        let status = &world.budget(&*format!("app{index}")).expect("it is there").status;
+        assert_eq!((status.observed_generation, status.current_healthy), (1, 1), "app{index}");
+    }
+}
+
+#[test]
+fn an_eviction_does_not_wait_for_its_turn() {
+    let mut world = world();
+    let eviction = world.eviction("app19");
+    world.submit(eviction);
+    assert_eq!(writes(&world), 5);
+}
+
+#[test]
+fn a_budget_that_goes_makes_room() {
+    let mut world = world();
+    let call = |call: &Command| match call {
+        Command::WriteStatus { budget, .. } => Some(budget.clone()),
+        _ => None,
+    };
+    let under_way: Vec<_> = world.calls_under_way().filter_map(call).collect();
+    for budget in &under_way {
+        world.delete_budget(budget);
+    }
+    assert_eq!(writes(&world), 8, "four that nobody waits for any more, and four new ones");
+}
