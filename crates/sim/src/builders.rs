@@ -8,6 +8,7 @@ use holdfast_core::model::{
     TemplateRef, Threshold, UnhealthyPolicy, Workload, WorkloadEntry,
 };
 
+use crate::cluster::Shape;
 use crate::name::Name;
 
 /// A pending pod without labels, group, owner or node.
@@ -25,7 +26,7 @@ pub fn pod(name: impl Name) -> PodBuilder {
         reference: None,
         lws: None,
     };
-    PodBuilder { pod, node: None }
+    pod.into()
 }
 
 /// A budget that counts pods, selects all of its namespace and has no threshold yet.
@@ -87,6 +88,13 @@ pub fn owner(group: &str, kind: &str, name: impl Name) -> OwnerBuilder {
 pub struct PodBuilder {
     pod: Pod,
     node: Option<String>,
+    shape: Shape,
+}
+
+impl From<Pod> for PodBuilder {
+    fn from(pod: Pod) -> Self {
+        Self { pod, node: None, shape: Shape::default() }
+    }
 }
 
 impl PodBuilder {
@@ -146,14 +154,32 @@ impl PodBuilder {
         self
     }
 
-    pub(crate) fn into_parts(self) -> (Pod, Option<String>) {
-        (self.pod, self.node)
+    /// So much of a resource, where nodes say how much they have.
+    pub fn request(mut self, resource: &str, amount: i64) -> Self {
+        self.shape.requests.insert(resource.to_owned(), amount);
+        self
+    }
+
+    /// What the scheduler has to look at.
+    pub fn shape(mut self, shape: Shape) -> Self {
+        self.shape = shape;
+        self
+    }
+
+    pub(crate) fn into_parts(self) -> (Pod, Option<String>, Shape) {
+        (self.pod, self.node, self.shape)
     }
 }
 
 #[derive(Clone, Debug)]
 #[must_use]
 pub struct BudgetBuilder(Budget);
+
+impl From<Budget> for BudgetBuilder {
+    fn from(object: Budget) -> Self {
+        Self(object)
+    }
+}
 
 impl BudgetBuilder {
     /// Select pods with this label; several must all match.
@@ -204,6 +230,12 @@ impl BudgetBuilder {
 #[must_use]
 pub struct GroupBuilder(PodGroup);
 
+impl From<PodGroup> for GroupBuilder {
+    fn from(object: PodGroup) -> Self {
+        Self(object)
+    }
+}
+
 impl GroupBuilder {
     pub fn gang(mut self, min_count: i64) -> Self {
         self.0.policy = GroupPolicy::Gang { min_count };
@@ -251,6 +283,12 @@ impl GroupBuilder {
 #[must_use]
 pub struct WorkloadBuilder(Workload);
 
+impl From<Workload> for WorkloadBuilder {
+    fn from(object: Workload) -> Self {
+        Self(object)
+    }
+}
+
 impl WorkloadBuilder {
     pub fn gang(self, entry: &str, min_count: i64) -> Self {
         self.entry(entry, GroupPolicy::Gang { min_count }, None)
@@ -274,6 +312,12 @@ impl WorkloadBuilder {
 #[derive(Clone, Debug)]
 #[must_use]
 pub struct OwnerBuilder(Owner);
+
+impl From<Owner> for OwnerBuilder {
+    fn from(object: Owner) -> Self {
+        Self(object)
+    }
+}
 
 impl OwnerBuilder {
     pub fn replicas(mut self, replicas: i64) -> Self {

@@ -9,6 +9,8 @@
 //!
 //! [`World`] is the API server and everything behind it: it stores the objects, gives out uids and
 //! resource versions, serves the watch, and executes the engine's commands on a virtual clock.
+//! Behind it stands a cluster (`cluster/`) with nodes, scheduler, kubelets and workload controllers, dead
+//! until [`World::behave`] is called; [`Drain`] is the client that empties its nodes.
 //! Nothing here reads a real clock, and what is drawn from [`Random`] is decided by its seed, so a run
 //! is a function of its calls.
 //!
@@ -32,12 +34,14 @@
 mod api_server;
 mod builders;
 mod client;
+mod cluster;
+mod drain;
 mod health;
 mod instance;
 mod name;
-mod nodes;
 mod objects;
 mod random;
+mod replica;
 mod truth;
 mod view;
 mod world;
@@ -46,8 +50,12 @@ pub use builders::{
     BudgetBuilder, GroupBuilder, OwnerBuilder, PodBuilder, WorkloadBuilder, budget, group, owner,
     pod, workload,
 };
+pub use cluster::{Behaviour, NodeBuilder, Shape, Span, Taint, Toleration, node};
+pub use drain::{Answer, Drain, DrainOptions, Target};
+pub use health::ReplicaHealth;
 pub use instance::{Fate, InstanceMut};
 pub use name::{NAMESPACE, Name};
 pub use random::Random;
+pub use replica::{Replica, ReplicaKind};
 pub use view::View;
 pub use world::{World, Written};

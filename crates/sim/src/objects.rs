@@ -10,14 +10,15 @@ use crate::builders::{BudgetBuilder, GroupBuilder, OwnerBuilder, PodBuilder, Wor
 use crate::name::Name;
 use crate::world::World;
 
+/// The uid in a reference to an owner that is not stored.
+pub(crate) const NOBODY: &str = "uid-of-nobody";
+
 impl World {
     /// Create the pod, or replace all of it but its uid.
     pub fn apply_pod(&mut self, new: PodBuilder) -> ObjectKey {
-        let (mut pod, node) = new.into_parts();
+        let (mut pod, node, shape) = new.into_parts();
         self.fill_uid(&pod.key.namespace, &mut pod.controller);
-        if let Some(node) = node {
-            self.nodes.place(&pod.key, node);
-        }
+        self.cluster.assign(&pod.key, node.as_deref(), shape);
         let key = self.store(pod).key;
         self.settle();
         key
@@ -32,9 +33,7 @@ impl World {
 
     /// Remove the pod at once, without a mark of why. Nothing happens if there is none.
     pub fn delete_pod(&mut self, pod: impl Name) {
-        if let Some(last) = self.discard::<Pod>(&pod.object_key()) {
-            self.replace(last);
-        }
+        self.discard::<Pod>(&pod.object_key());
         self.settle();
     }
 
@@ -149,7 +148,7 @@ impl World {
         let name = ObjectKey::new(namespace, controller.name.clone());
         controller.uid = match self.truth.owners.get(&(controller.group_kind.clone(), name)) {
             Some(owner) => owner.uid.clone(),
-            None => "uid-of-nobody".to_owned(),
+            None => NOBODY.to_owned(),
         };
     }
 }

@@ -3,12 +3,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use holdfast_core::io::Event;
-use holdfast_core::model::{Budget, Timestamp};
+use holdfast_core::model::{Budget, ResourceVersion, Timestamp};
 use holdfast_core::verdict::Verdict;
 use holdfast_core::{Change, Command, Config, Engine, Input, Kind};
 
+use crate::cluster::Cluster;
 use crate::instance::{Call, Clock, Instance, InstanceMut, Next};
-use crate::nodes::Nodes;
+use crate::replica::Members;
 use crate::truth::{Resource, Truth};
 use crate::view::View;
 
@@ -27,7 +28,8 @@ const STEPS_MAX: usize = 100_000;
 #[derive(Debug)]
 pub struct World {
     pub(crate) truth: Truth,
-    pub(crate) nodes: Nodes,
+    pub(crate) cluster: Cluster,
+    pub(crate) members: Members,
     pub(crate) instances: Vec<Instance>,
     /// Calls that nobody waits for any more and that are still on their way.
     pub(crate) late: Vec<Call>,
@@ -64,7 +66,8 @@ impl World {
         let clock = Clock::new(START);
         Self {
             truth: Truth::default(),
-            nodes: Nodes::default(),
+            cluster: Cluster::default(),
+            members: Members::default(),
             instances: (0..count).map(|_| Instance::new(&config, clock)).collect(),
             late: Vec::new(),
             config,
@@ -98,6 +101,11 @@ impl World {
         self.now
     }
 
+    /// The newest resource version: as long as it stays, no object has changed.
+    pub fn version(&self) -> ResourceVersion {
+        self.truth.version()
+    }
+
     /// Virtual time since the world began.
     pub fn elapsed(&self) -> Duration {
         Duration::from_millis((self.now.0 - START.0).unsigned_abs())
@@ -109,13 +117,15 @@ impl World {
 
     /// Let time pass. Engines are woken, and pods become ready, at their own times on the way.
     pub fn advance_to(&mut self, to: Timestamp) {
-        for _ in 0..STEPS_MAX {
+        let mut steps_left = STEPS_MAX;
+        while steps_left > 0 {
             let Some(due) = self.next_due().filter(|due| *due <= to) else {
                 self.now = self.now.max(to);
                 return;
             };
+            steps_left = if due > self.now { STEPS_MAX } else { steps_left - 1 };
             self.now = self.now.max(due);
-            self.finish_starting_pods();
+            self.run_agenda();
             for index in 0..self.instances.len() {
                 let instance = &mut self.instances[index];
                 let shown = instance.clock.read(self.now);
@@ -141,7 +151,7 @@ impl World {
     /// When something happens next without anybody's doing.
     pub fn next_due(&self) -> Option<Timestamp> {
         let wakes = self.instances.iter().filter_map(|i| i.wake.map(|wake| i.clock.when(wake)));
-        wakes.chain(self.nodes.next_start()).min()
+        wakes.chain(self.cluster.next_due()).min()
     }
 
     /// From now on watch events wait: the engine's cache grows stale.
@@ -267,23 +277,24 @@ impl World {
         }
     }
 
-    /// Store an object and tell the watches.
+    /// Store an object and tell the cluster and the watches.
     pub(crate) fn store<T: Resource>(&mut self, object: T) -> T {
         let stored = self.truth.put(object);
-        self.notify(&Change::Applied(stored.clone()), &stored.kind());
+        self.notify(&stored.kind(), &T::input(Change::Applied(stored.clone())));
         stored
     }
 
-    /// Remove an object and tell the watches.
+    /// Remove an object and tell the cluster and the watches.
     pub(crate) fn discard<T: Resource>(&mut self, key: &T::Key) -> Option<T> {
         let last: T = self.truth.remove(key)?;
-        self.notify(&Change::Deleted(last.clone()), &last.kind());
+        self.notify(&last.kind(), &T::input(Change::Deleted(last.clone())));
         Some(last)
     }
 
     /// Answer calls and deliver watch events until all queues are empty or held. Answers go first:
     /// a client sees the result of its own write before the watch tells it.
     pub(crate) fn settle(&mut self) {
+        self.react();
         for _ in 0..STEPS_MAX {
             let all = 0..self.instances.len();
             let mut calls = all.clone().filter_map(|i| Some((i, self.instances[i].calls.next()?)));
@@ -335,13 +346,24 @@ impl World {
         }
     }
 
-    fn notify<T: Resource>(&mut self, change: &Change<T>, kind: &Kind) {
+    fn notify(&mut self, kind: &Kind, input: &Input) {
+        match input {
+            Input::Pod(Change::Applied(pod)) => {
+                self.cluster.saw(pod);
+                self.members.saw(pod);
+            }
+            Input::Pod(Change::Deleted(pod)) => {
+                self.cluster.lost(pod);
+                self.members.lost(pod);
+            }
+            _ => {}
+        }
         // Before the first list there is no watch, and of other kinds there never is one.
         if !self.config.kinds.contains(kind) {
             return;
         }
         for instance in self.instances.iter_mut().filter(|instance| instance.listed) {
-            instance.watch.waiting.push_back((kind.clone(), T::input(change.clone())));
+            instance.watch.waiting.push_back((kind.clone(), input.clone()));
         }
     }
 }
