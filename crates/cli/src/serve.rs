@@ -103,7 +103,9 @@ enum Gate {
 pub fn run(args: &Args) -> anyhow::Result<()> {
     args.logging.start();
     let options = options(args);
-    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
+    // One thread: the work is short and passes from task to task, and to wake another thread costs
+    // more than most of it.
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let result = runtime.block_on(async {
         let stop = stop_on_signals()?;
         holdfast_server::serve(options, stop, announce).await.map_err(anyhow::Error::from)

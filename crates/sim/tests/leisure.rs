@@ -17,7 +17,7 @@ fn world() -> World {
     }
     world.hold_calls();
     world.sync();
-    world.advance(Duration::from_secs(1));
+    world.advance(Duration::from_secs(2));
     world
 }
 
@@ -30,7 +30,7 @@ fn a_few_at_a_time_until_all_are_written() {
     let mut world = world();
     assert_eq!(writes(&world), 4);
     world.release_calls();
-    world.advance(Duration::from_secs(1));
+    world.advance(Duration::from_secs(2));
     for index in 0..BUDGETS {
         let status = &world.budget(&*format!("app{index}")).expect("it is there").status;
         assert_eq!((status.observed_generation, status.current_healthy), (1, 1), "app{index}");

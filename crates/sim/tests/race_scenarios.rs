@@ -21,7 +21,7 @@ fn cluster(instances: usize) -> World {
     for index in 1..instances {
         world.instance(index).lead(false);
     }
-    world.advance(Duration::from_secs(1));
+    world.advance(Duration::from_secs(2));
     world
 }
 
@@ -64,12 +64,12 @@ fn a_reused_name_inherits_the_grant_unless_an_eviction_took_its_predecessor() {
     world.apply_pod(pod("a-0").group("a").ready());
     let successor = world.pod("a-0").expect("it is there").uid.clone();
     assert!(!world.evict_without_delete("b-0").is_allow(), "the eviction may hit the successor");
-    world.advance(Duration::from_secs(1));
+    world.advance(Duration::from_secs(2));
     assert_eq!(grants(&world, "one")[0].uid, successor);
 
     world.carry_out("a-0");
     world.apply_pod(pod("a-0").group("a").ready());
-    world.advance(Duration::from_secs(1));
+    world.advance(Duration::from_secs(2));
     assert_eq!(grants(&world, "one"), [], "this one was taken by the eviction");
     assert!(world.evict_without_delete("b-0").is_allow());
 }
@@ -139,7 +139,7 @@ fn a_write_that_is_applied_late_is_taken_for_what_it_is() {
     world.instance(0).end_call(0, Fate::Answered);
     world.instance(0).release_calls();
     world.land_late(0);
-    world.advance(Duration::from_secs(1));
+    world.advance(Duration::from_secs(2));
     assert_eq!(granted(&world, "one"), []);
 }
 
@@ -174,7 +174,7 @@ fn a_grant_does_not_expire_while_its_pod_is_on_its_way_out_unseen() {
 fn crash_between_two_budgets() -> World {
     let mut world = cluster(2);
     world.apply_budget(budget("two").per_replica().min_available(1));
-    world.advance(Duration::from_secs(1));
+    world.advance(Duration::from_secs(2));
     world.instance(0).hold_calls();
     let eviction = world.instance(0).eviction("a-0");
     world.instance(0).submit(eviction);
@@ -210,7 +210,7 @@ fn an_instance_with_stale_pods_lists_before_it_decides() {
     let mut world = cluster(2);
     world.instance(1).hold_kind(&Kind::Pod);
     assert!(world.evict("a-0").is_allow());
-    world.advance(Duration::from_secs(1));
+    world.advance(Duration::from_secs(2));
     assert_eq!(grants(&world, "one"), [], "instance 0 saw a-0 go");
     // Instance 1 still believes in a-0, and no grant tells it better: the watermark does.
     assert!(!world.instance(1).decide("b-0").is_allow());
@@ -224,11 +224,11 @@ fn an_instance_with_a_stale_min_count_lists_before_it_decides() {
     let kind = Kind::PodGroup(GroupApi::Kubernetes);
     let mut world = cluster(2);
     world.apply_pod_group(group("a").gang(1));
-    world.advance(Duration::from_secs(1));
+    world.advance(Duration::from_secs(2));
     world.instance(1).hold_kind(&kind);
     // Both instances saw a surplus pod in `a`; it is none any more, and instance 0 writes by that.
     world.apply_pod_group(group("a").gang(2));
-    world.advance(Duration::from_secs(1));
+    world.advance(Duration::from_secs(2));
     assert!(world.instance(0).decide("b-0").is_allow());
     assert!(!world.instance(1).decide("a-0").is_allow(), "a would be the second");
 }
@@ -294,7 +294,7 @@ fn a_reservation_in_one_budget_does_not_free_a_replica_in_the_next() {
     world.apply_budget(budget("1st").min_available(0));
     world.apply_budget(budget("2nd").per_replica().min_available(1).always_allow());
     world.sync();
-    world.advance(Duration::from_secs(1));
+    world.advance(Duration::from_secs(2));
     // While instance 0 writes its grant for a-0 in the first budget, the second's unit goes to b.
     world.instance(0).hold_calls();
     let eviction = world.instance(0).eviction("a-0");
@@ -313,7 +313,7 @@ fn a_grant_for_a_successor_outlives_the_evidence_of_its_predecessor() {
     world.instance(1).hold_kind(&Kind::Pod);
     assert!(world.evict("a-0").is_allow());
     world.apply_pod(pod("a-0").group("a").ready());
-    world.advance(Duration::from_secs(1));
+    world.advance(Duration::from_secs(2));
     assert!(world.evict_without_delete("a-0").is_allow());
     // Instance 1 hears of the second grant first, and then of how the first pod went.
     world.instance(1).release_kind(&Kind::Pod);
@@ -325,7 +325,7 @@ fn a_list_that_the_watch_has_overtaken_brings_nothing_back() {
     let mut world = cluster(2);
     world.instance(1).hold_kind(&Kind::Pod);
     assert!(world.evict("a-0").is_allow());
-    world.advance(Duration::from_secs(1));
+    world.advance(Duration::from_secs(2));
     world.instance(1).hold_calls();
     let eviction = world.instance(1).eviction("b-0");
     let id = world.instance(1).submit(eviction);
@@ -336,7 +336,7 @@ fn a_list_that_the_watch_has_overtaken_brings_nothing_back() {
     world.instance(1).release_calls();
     assert!(!world.reply(&id).expect("answered").is_allow());
     world.apply_pod(pod("a-0").group("a").ready());
-    world.advance(Duration::from_secs(1));
+    world.advance(Duration::from_secs(2));
     assert!(!world.instance(1).decide("b-0").is_allow(), "only a and b are left");
 }
 
@@ -344,7 +344,7 @@ fn a_list_that_the_watch_has_overtaken_brings_nothing_back() {
 fn a_complete_reservation_is_not_refunded_by_an_instance_that_lags() {
     let mut world = cluster(2);
     world.apply_budget(budget("two").per_replica().min_available(1));
-    world.advance(Duration::from_secs(1));
+    world.advance(Duration::from_secs(2));
     world.instance(1).hold_kind(&Kind::Budget);
     assert!(world.evict_without_delete("a-0").is_allow());
     // It hears of the grant in the first budget, and for a while of nothing else.

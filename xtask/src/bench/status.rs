@@ -38,9 +38,9 @@ pub const COMPARISONS: [Comparison; 4] = [
 ];
 
 const CLIENTS: usize = 16;
-const FLAPS: usize = 15;
+const FLAPS: usize = 10;
 /// Between two changes whose way into the status is timed: each is alone.
-const APART: Duration = Duration::from_millis(600);
+const APART: Duration = Duration::from_millis(1200);
 
 pub fn run(bench: &Bench, results: &mut Results) -> Result<()> {
     let sizes: &[usize] = if bench.quick { &[500] } else { &[500, 5000] };

@@ -20,8 +20,8 @@ use crate::verdict::DenyReason;
 /// A status write that nobody waits for gathers what happens within this time,
 const GATHER: Duration = Duration::from_millis(5);
 /// and keeps this distance from the write before it, whatever that was for: a lone change is shown
-/// at once, and a storm of them costs two writes per second.
-const PACE: Duration = Duration::from_millis(500);
+/// at once, and a storm of them costs one write per second.
+const PACE: Duration = Duration::from_secs(1);
 /// A housekeeping write that the API server refused is tried again.
 const REJECTED_AGAIN: Duration = Duration::from_secs(5);
 

@@ -91,7 +91,7 @@ impl Harness {
     /// Follow the wake-ups of the near future: housekeeping writes and, where an eviction waits, its
     /// deadline.
     pub fn settle(&mut self) {
-        let near = self.now + Duration::from_millis(1200);
+        let near = self.now + Duration::from_millis(2500);
         let far = self.now + Duration::from_secs(8);
         for _ in 0..200 {
             let waits = self.late.is_empty() && !self.outstanding.is_empty();

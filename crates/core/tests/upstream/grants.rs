@@ -83,7 +83,7 @@ fn ends_by_the_last_state_of_a_deleted_pod() {
 #[test]
 fn expires_with_an_event() {
     let mut lone = granted();
-    lone.advance(Duration::from_secs(118));
+    lone.advance(Duration::from_secs(115));
     lone.verify("pdb", (0, 1, 1, 2));
     assert_eq!(lone.events_of("NotDeleted").len(), 0);
     lone.advance(Duration::from_secs(10));

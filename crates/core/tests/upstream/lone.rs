@@ -159,7 +159,7 @@ impl Lone {
 
     /// Long enough for housekeeping writes, too short for anything else.
     pub fn settle(&mut self) {
-        self.advance(Duration::from_secs(1));
+        self.advance(Duration::from_secs(2));
     }
 
     pub fn pod(&mut self, pod: Pod) {

@@ -17,7 +17,7 @@ fn cleared_after(pod: Pod, clear: bool, passed: Duration) -> Vec<String> {
     let config = Config { clear_stale_disruption_targets: clear, ..Config::default() };
     let mut lone = Lone::with(config);
     lone.pod(pod);
-    lone.advance(passed.checked_sub(Duration::from_secs(1)).expect("pod() settles"));
+    lone.advance(passed.checked_sub(Duration::from_secs(2)).expect("pod() settles"));
     lone.cleared
 }
 
