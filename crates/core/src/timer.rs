@@ -13,6 +13,8 @@ pub(crate) enum Due {
     Deadline { eviction: String },
     /// The budget's status is looked at, and written if it differs.
     Housekeep { budget: BudgetId },
+    /// What is queued at the budget's writer has waited long enough for company.
+    Commit { budget: BudgetId },
     /// The grant has been there for two minutes.
     Expire { budget: BudgetId, pod: String, uid: String },
     /// The grant is one of several and has been there for 15 seconds.

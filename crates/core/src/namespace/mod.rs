@@ -246,6 +246,7 @@ impl Namespace {
         match due {
             Due::Deadline { eviction } => self.deadline(cx, &eviction),
             Due::Housekeep { budget } => self.housekeep(cx, &budget),
+            Due::Commit { budget } => self.pump(cx, &budget),
             Due::Expire { budget, pod, uid } => self.expire(cx, &budget, &pod, &uid),
             Due::Incomplete { budget, pod, uid } => self.refund_incomplete(cx, &budget, &pod, &uid),
             Due::Scale { kind, name } => self.refresh_scale(cx, &kind, &name),
