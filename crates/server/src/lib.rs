@@ -32,6 +32,7 @@ mod watch;
 mod webhook;
 
 pub use connect::ClusterOptions;
+pub use effect::Caller;
 pub use error::Error;
 pub use install::uninstall::{Removal, UninstallOptions, uninstall};
 pub use serve::{Addresses, Features, ServeOptions, serve};

@@ -12,9 +12,8 @@ use tokio::time::sleep_until;
 
 use crate::api_client::ApiClient;
 use crate::clock::Clock;
+use crate::effect::Caller;
 use crate::effect::event::Events;
-use crate::effect::scale::ScaleReader;
-use crate::effect::{list, pod, status};
 use crate::error::Error;
 use crate::metrics::Metrics;
 
@@ -47,10 +46,9 @@ pub struct Handles {
 #[derive(Debug)]
 pub struct Runtime {
     engine: Engine,
-    client: ApiClient,
     clock: Clock,
     metrics: Metrics,
-    scales: ScaleReader,
+    caller: Caller,
     events: Events,
     asked: mpsc::Receiver<Asked>,
     feed: mpsc::Receiver<Input>,
@@ -58,7 +56,7 @@ pub struct Runtime {
     unsynced: watch::Sender<Vec<String>>,
     waiting: HashMap<String, oneshot::Sender<Verdict>>,
     /// Kept apart from reads: at the end writes are waited for and reads are not.
-    writes: JoinSet<Input>,
+    writes: JoinSet<Option<Input>>,
     reads: JoinSet<Option<Input>>,
     wake: Option<Timestamp>,
 }
@@ -77,9 +75,8 @@ impl Runtime {
         let (unsynced, unsynced_rx) = watch::channel(names(engine.unsynced()));
         let runtime = Self {
             engine,
-            scales: ScaleReader::new(client.clone()),
-            events: Events::start(client.clone(), clock, metrics.clone()),
-            client,
+            caller: Caller::new(client.clone(), clock, metrics.clone()),
+            events: Events::start(client, clock, metrics.clone()),
             clock,
             metrics,
             asked,
@@ -106,12 +103,8 @@ impl Runtime {
             tokio::select! {
                 Some(asked) = self.asked.recv() => self.ask(asked),
                 Some(input) = self.feed.recv() => self.take(input),
-                Some(written) = self.writes.join_next() => self.handle(finished(written)?),
-                Some(read) = self.reads.join_next() => {
-                    if let Some(input) = finished(read)? {
-                        self.handle(input);
-                    }
-                }
+                Some(written) = self.writes.join_next() => self.answered(finished(written)?),
+                Some(read) = self.reads.join_next() => self.answered(finished(read)?),
                 Some(asker) = self.stats.recv() => {
                     // Whoever asked may have gone.
                     let _ = asker.send(self.engine.stats());
@@ -163,8 +156,13 @@ impl Runtime {
         status.grants.iter().filter(|grant| self.waiting.contains_key(&grant.eviction)).count()
     }
 
+    fn answered(&mut self, answer: Option<Input>) {
+        if let Some(input) = answer {
+            self.handle(input);
+        }
+    }
+
     fn execute(&mut self, command: Command) {
-        let client = self.client.clone();
         match command {
             Command::Reply { eviction, verdict } => {
                 if let Some(reply) = self.waiting.remove(&eviction) {
@@ -172,33 +170,15 @@ impl Runtime {
                     let _ = reply.send(verdict);
                 }
             }
-            Command::WriteStatus { budget, uid, version, status } => {
-                let metrics = self.metrics.clone();
-                metrics.committing(self.batch_size(&status));
-                self.writes.spawn(status::write(client, metrics, budget, uid, version, status));
-            }
-            Command::ReadBudget { budget } => {
-                self.reads.spawn(async { Some(status::read(client, budget).await) });
-            }
-            Command::ReadPod { token, pod } => {
-                self.reads.spawn(async move { Some(pod::read(client, token, pod).await) });
-            }
-            Command::ListNamespace { kind, namespace } => {
-                self.reads.spawn(async { Some(list::namespace(client, kind, namespace).await) });
-            }
-            Command::ReadScale { namespace, owner } => {
-                let scales = self.scales.clone();
-                self.reads.spawn(async { Some(scales.read(namespace, owner).await) });
-            }
-            Command::ClearDisruptionTarget { pod, uid } => {
-                let now = self.clock.now();
-                self.reads.spawn(async move {
-                    pod::clear_disruption_target(client, now, pod, uid).await;
-                    None
-                });
-            }
             Command::Event(event) => self.events.send(event),
             Command::WakeAt(at) => self.wake = Some(at),
+            Command::WriteStatus { ref status, .. } => {
+                self.metrics.committing(self.batch_size(status));
+                self.writes.spawn(self.caller.clone().call(command));
+            }
+            read => {
+                self.reads.spawn(self.caller.clone().call(read));
+            }
         }
     }
 }

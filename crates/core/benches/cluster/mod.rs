@@ -155,10 +155,10 @@ impl Cluster {
         self.budgets.clone()
     }
 
-    /// Lets a second pass, in which all status writes are done.
+    /// Lets three seconds pass, in which all status writes are done.
     fn settle(&mut self) {
         let mut commands = Vec::new();
-        for _ in 0..10 {
+        for _ in 0..30 {
             self.now = self.now + Duration::from_millis(100);
             self.handle(Input::Tick, &mut commands);
             self.answer_all(&mut commands);

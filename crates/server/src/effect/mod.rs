@@ -8,11 +8,65 @@ pub mod pod;
 pub mod scale;
 pub mod status;
 
+use holdfast_core::Input;
+use holdfast_core::io::Command;
+
+use crate::ClusterOptions;
 use crate::api_client::{Answer, ApiClient, NoAnswer};
+use crate::clock::Clock;
+use crate::connect::connect;
+use crate::error::Error;
+use crate::metrics::Metrics;
 use crate::watch::Backoff;
+use scale::ScaleReader;
 
 /// Tries of a request that the engine waits for, beyond which it is told of the failure and decides.
 const TRIES: usize = 3;
+
+/// Carries out the engine's calls to the API server.
+#[derive(Clone, Debug)]
+pub struct Caller {
+    client: ApiClient,
+    clock: Clock,
+    metrics: Metrics,
+    scales: ScaleReader,
+}
+
+impl Caller {
+    pub fn new(client: ApiClient, clock: Clock, metrics: Metrics) -> Self {
+        let scales = ScaleReader::new(client.clone());
+        Self { client, clock, metrics, scales }
+    }
+
+    /// One that stands alone, for whoever wants to see what the API server answers.
+    pub async fn connect(options: &ClusterOptions) -> Result<Self, Error> {
+        let (client, _) = connect(options).await?;
+        let clock = Clock::start();
+        Ok(Self::new(client, clock, Metrics::new(clock.started_secs())))
+    }
+
+    /// The answer that the engine waits for; None where it waits for none, and for commands that are
+    /// no calls.
+    pub async fn call(self, command: Command) -> Option<Input> {
+        let Self { client, clock, metrics, scales } = self;
+        Some(match command {
+            Command::WriteStatus { budget, uid, version, status } => {
+                status::write(client, metrics, budget, uid, version, status).await
+            }
+            Command::ReadBudget { budget } => status::read(client, budget).await,
+            Command::ReadPod { token, pod } => pod::read(client, token, pod).await,
+            Command::ListNamespace { kind, namespace } => {
+                list::namespace(client, kind, namespace).await
+            }
+            Command::ReadScale { namespace, owner } => scales.read(namespace, owner).await,
+            Command::ClearDisruptionTarget { pod, uid } => {
+                pod::clear_disruption_target(client, clock.now(), pod, uid).await;
+                return None;
+            }
+            Command::Reply { .. } | Command::Event(_) | Command::WakeAt(_) => return None,
+        })
+    }
+}
 
 /// GET, again after transient failures.
 async fn get(client: &ApiClient, path: &str) -> Result<Answer, NoAnswer> {
