@@ -1,64 +1,103 @@
-//! `holdfast demo`: what counting replicas changes, shown without a cluster.
-//!
-//! The engine is the one that serves; the cluster around it is `holdfast-sim` on a virtual clock.
-//! Every number that is printed is counted from that cluster's objects, not from the engine.
+//! `holdfast demo`: what counting replicas changes, shown by two simulated drains of `examples/`.
 
-use std::io::{self, IsTerminal, Write};
+use std::io;
 
-mod job;
-mod page;
-mod pair;
-mod timeline;
+use crate::page::Page;
+use crate::simulate::{self, Report};
 
-use page::{Page, clock};
+const TWO_REPLICAS: Example = Example {
+    heading: "1. Two replicas of two pods on one node; at most one replica may be down",
+    introduction: "A replica works only while both of its pods do. Two pods are one replica's worth, so \
+                   counted in pods the budget says maxUnavailable: 2.",
+    file: "examples/two-replicas.yaml",
+    manifests: include_str!("../../../examples/two-replicas.yaml"),
+    drained: &["node-1"],
+};
 
-/// Print to stdout, in colour if that is a terminal and `NO_COLOR` is unset.
-pub fn run() -> anyhow::Result<()> {
-    let mut out = io::stdout().lock();
-    let no_colour = std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty());
-    let text = render(out.is_terminal() && !no_colour);
-    match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
-        // `holdfast demo | head` is fine.
-        Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),
-        result => Ok(result?),
+const LLM_SERVING: Example = Example {
+    heading: "2. A model served by ten groups of eight pods; nine groups must answer",
+    introduction: "The 80 pods are spread over seven nodes, so each node holds pods of nearly all groups, \
+                   and LeaderWorkerSet restarts a whole group when one of its pods goes. Counted in pods, \
+                   nine groups are minAvailable: 72.",
+    file: "examples/llm-serving.yaml",
+    manifests: include_str!("../../../examples/llm-serving.yaml"),
+    drained: &["node-1", "node-2"],
+};
+
+struct Example {
+    heading: &'static str,
+    introduction: &'static str,
+    file: &'static str,
+    manifests: &'static str,
+    drained: &'static [&'static str],
+}
+
+impl Example {
+    fn simulate(&self) -> anyhow::Result<Report> {
+        simulate::manifests(self.file, self.manifests, self.drained)
+    }
+
+    fn show(&self, page: &mut Page, report: &Report) {
+        page.heading(self.heading);
+        page.paragraph(self.introduction);
+        page.line("");
+        page.line(&format!(
+            "  holdfast simulate -f {} --drain {} --compare pod",
+            self.file,
+            self.drained.join(",")
+        ));
+        page.line("");
+        simulate::show(page, report);
     }
 }
 
-fn render(colour: bool) -> String {
+pub fn run() -> anyhow::Result<()> {
+    let mut out = io::stdout().lock();
+    let text = render(simulate::may_colour(&out))?;
+    Ok(simulate::print(&mut out, &text)?)
+}
+
+fn render(colour: bool) -> anyhow::Result<String> {
     let mut page = Page::new(colour);
-    page.title("Holdfast demo: a budget that counts pods, and one that counts replicas");
+    page.title("Holdfast demo: budgets that count pods, and budgets that count replicas");
     page.paragraph(
         "No cluster is touched. The engine that answers evictions in production runs here against a \
          small cluster in memory, on a virtual clock. Denials are quoted as the engine words them; \
-         health is counted from the cluster's pods.",
+         health is counted from the cluster's pods. A pod takes 30 s to end and 30 s to start.",
     );
-    pair::show(&mut page);
-    let (in_pods, in_replicas) = job::show(&mut page);
-    conclude(&mut page, &in_pods, &in_replicas);
-    page.into_text()
+    TWO_REPLICAS.show(&mut page, &TWO_REPLICAS.simulate()?);
+    let report = LLM_SERVING.simulate()?;
+    LLM_SERVING.show(&mut page, &report);
+    conclude(&mut page, &report);
+    Ok(page.into_text())
 }
 
-fn conclude(page: &mut Page, in_pods: &job::Outcome, in_replicas: &job::Outcome) {
+fn conclude(page: &mut Page, report: &Report) {
+    let [in_replicas, in_pods] = report.runs.as_slice() else { return };
+    let (Some(kept), Some(lost)) = (in_replicas.budgets.first(), in_pods.budgets.first()) else {
+        return;
+    };
     page.heading("In short");
     page.paragraph(&format!(
-        "A budget that counts pods cannot see which pods belong together: {wanted} of {total} \
-         replicas, written down as pods, let the drain leave {low} replicas working. Counted in \
-         replicas there were never fewer than {kept}. The price is time, {slow} instead of {fast}: \
-         one replica moves and comes back before the next one goes.",
-        wanted = job::WANTED,
-        total = job::REPLICAS,
-        low = in_pods.lowest,
-        kept = in_replicas.lowest,
-        slow = clock(in_replicas.took),
-        fast = clock(in_pods.took),
+        "A budget that counts pods cannot see which pods belong together: {needed} of {total} groups, \
+         written down as pods, let the drain leave {low} working. Counted in replicas there were never \
+         fewer than {high}. The price is time, {slow} instead of {fast}: one replica moves and comes back \
+         before the next one goes.",
+        needed = kept.needed,
+        total = kept.expected,
+        low = lost.lowest_healthy,
+        high = kept.lowest_healthy,
+        slow = in_replicas.outcome.at(),
+        fast = in_pods.outcome.at(),
     ));
     page.heading("To try next");
     page.line(
-        "  holdfast serve --install   decide the evictions of the cluster in your kubeconfig",
+        "  holdfast simulate --help       ask the same of your own manifests, or of your cluster",
     );
     page.line(
-        "  budgetScope: Workload      then write this into a budget's spec, and drain a node",
+        "  holdfast serve --install       decide the evictions of the cluster in your kubeconfig",
     );
+    page.line("  budgetScope: Workload          write this into a budget's spec, and drain a node");
 }
 
 #[cfg(test)]
@@ -67,12 +106,12 @@ mod tests {
 
     #[test]
     fn output_is_as_recorded() {
-        insta::assert_snapshot!(render(false));
+        insta::assert_snapshot!(render(false).unwrap());
     }
 
     #[test]
     fn output_fits_a_terminal() {
-        let text = render(false);
+        let text = render(false).unwrap();
         let unfit: Vec<&str> =
             text.lines().filter(|line| line.len() > 100 || line.ends_with(' ')).collect();
         assert!(unfit.is_empty(), "{unfit:#?}");
@@ -80,8 +119,8 @@ mod tests {
 
     #[test]
     fn colour_adds_nothing_but_colour() {
-        let coloured = render(true);
+        let coloured = render(true).unwrap();
         let plain = Page::CODES.iter().fold(coloured, |text, code| text.replace(code, ""));
-        assert_eq!(plain, render(false));
+        assert_eq!(plain, render(false).unwrap());
     }
 }

@@ -2,10 +2,11 @@
 
 use std::process::{ExitCode, Termination};
 
-/// 1 is for findings, which no subcommand has yet.
 #[derive(Debug)]
 pub enum Exit {
     Fine,
+    /// What was asked for was done, and the answer is not a good one.
+    Findings,
     Error(anyhow::Error),
 }
 
@@ -22,6 +23,7 @@ impl Termination for Exit {
     fn report(self) -> ExitCode {
         let error = match self {
             Self::Fine => return ExitCode::SUCCESS,
+            Self::Findings => return ExitCode::from(1),
             Self::Error(error) => error,
         };
         eprintln!("error: {error:#}");

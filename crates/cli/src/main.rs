@@ -4,7 +4,9 @@
 mod demo;
 mod exit;
 mod logging;
+mod page;
 mod serve;
+mod simulate;
 mod uninstall;
 
 use clap::{Parser, Subcommand};
@@ -28,15 +30,17 @@ enum Command {
     Serve(Box<serve::Args>),
     /// Remove from a cluster what `serve --install` put there
     Uninstall(uninstall::Args),
+    /// Show what a drain would do, without doing it
+    Simulate(Box<simulate::Args>),
     /// Show, without a cluster, what counting replicas changes
     Demo,
 }
 
 fn main() -> Exit {
-    let result = match Cli::parse().command {
-        Command::Serve(args) => serve::run(&args),
-        Command::Uninstall(args) => uninstall::run(&args),
-        Command::Demo => demo::run(),
-    };
-    Exit::from(result)
+    match Cli::parse().command {
+        Command::Serve(args) => serve::run(&args).into(),
+        Command::Uninstall(args) => uninstall::run(&args).into(),
+        Command::Simulate(args) => simulate::run(&args),
+        Command::Demo => demo::run().into(),
+    }
 }

@@ -37,6 +37,14 @@ impl Resource {
         format!("{}/{name}", self.namespace_path(namespace))
     }
 
+    pub fn api_version(&self) -> String {
+        if self.group.is_empty() {
+            self.version.clone()
+        } else {
+            format!("{}/{}", self.group, self.version)
+        }
+    }
+
     /// As upstream writes it in messages: `daemonsets.apps`, `replicationcontrollers`.
     pub fn qualified(&self) -> String {
         if self.group.is_empty() {

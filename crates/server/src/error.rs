@@ -14,6 +14,8 @@ pub enum Error {
     Unauthorized(String),
     #[error("cannot {action}: {reason}")]
     Refused { action: String, reason: String },
+    #[error("cannot list {what}: {reason}")]
+    Unlisted { what: String, reason: String },
     #[error("missing rights on the cluster: {}", .0.join(", "))]
     MissingRights(Vec<String>),
     #[error("Holdfast is not installed on this cluster: missing {}", .0.join(", "))]
@@ -36,6 +38,7 @@ impl Error {
             Self::MissingRights(_) | Self::NotInstalled(_) => {
                 "`holdfast serve --install`, run as somebody who may install, adds what is missing"
             }
+            Self::Unlisted { .. } => "does the kubeconfig's user have the right to list them?",
             Self::Listen { .. } => "choose another address; port 0 takes any free one",
             Self::Refused { .. } => {
                 "installing needs rights on CustomResourceDefinitions, ClusterRoles and their \

@@ -28,6 +28,7 @@ mod listen;
 mod metrics;
 mod runtime;
 mod serve;
+mod snapshot;
 mod watch;
 mod webhook;
 
@@ -36,3 +37,4 @@ pub use effect::Caller;
 pub use error::Error;
 pub use install::uninstall::{Removal, UninstallOptions, uninstall};
 pub use serve::{Addresses, Features, ServeOptions, serve};
+pub use snapshot::snapshot;

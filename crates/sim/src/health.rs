@@ -50,8 +50,8 @@ impl World {
         self.members.replicas()
     }
 
-    /// Replicas of which a pod has changed since the last call.
-    pub fn take_changed_replicas(&mut self) -> BTreeSet<Replica> {
+    /// Pods that have come, changed or gone since the last call.
+    pub fn take_changed_pods(&mut self) -> BTreeSet<ObjectKey> {
         self.members.take_changed()
     }
 

@@ -73,31 +73,22 @@ impl fmt::Display for Replica {
 #[derive(Debug, Default)]
 pub(crate) struct Members {
     of: BTreeMap<Replica, BTreeSet<ObjectKey>>,
-    /// Replicas of which a pod has changed since somebody asked.
-    changed: BTreeSet<Replica>,
+    /// Pods that have changed since somebody asked.
+    changed: BTreeSet<ObjectKey>,
 }
 
 impl Members {
     pub fn saw(&mut self, pod: &Pod) {
+        self.changed.insert(pod.key.clone());
         if let Some(replica) = Replica::of(pod) {
-            match self.of.get_mut(&replica) {
-                Some(members) => {
-                    members.insert(pod.key.clone());
-                }
-                None => {
-                    self.of.insert(replica.clone(), BTreeSet::from([pod.key.clone()]));
-                }
-            }
-            self.changed.insert(replica);
+            self.of.entry(replica).or_default().insert(pod.key.clone());
         }
     }
 
     pub fn lost(&mut self, pod: &Pod) {
-        if let Some(replica) = Replica::of(pod) {
-            if let Some(members) = self.of.get_mut(&replica) {
-                members.remove(&pod.key);
-            }
-            self.changed.insert(replica);
+        self.changed.insert(pod.key.clone());
+        if let Some(members) = Replica::of(pod).and_then(|replica| self.of.get_mut(&replica)) {
+            members.remove(&pod.key);
         }
     }
 
@@ -110,7 +101,7 @@ impl Members {
         self.of.keys()
     }
 
-    pub fn take_changed(&mut self) -> BTreeSet<Replica> {
+    pub fn take_changed(&mut self) -> BTreeSet<ObjectKey> {
         std::mem::take(&mut self.changed)
     }
 }

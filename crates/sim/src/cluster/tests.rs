@@ -5,7 +5,7 @@ use std::time::Duration;
 use holdfast_core::Config;
 use holdfast_core::model::{ObjectKey, Phase};
 
-use crate::{Behaviour, PodBuilder, Span, World, group, node, owner, pod};
+use crate::{Behaviour, PodBuilder, Replica, Span, World, group, node, owner, pod};
 
 const STARTUP: Duration = Duration::from_secs(20);
 const GRACE: Duration = Duration::from_secs(10);
@@ -260,19 +260,20 @@ fn times_differ_within_their_span_and_are_decided_by_the_seed() {
 }
 
 #[test]
-fn replicas_are_told_as_they_change() {
+fn changes_and_the_health_of_replicas_are_told() {
     let mut world = living();
     world.apply_pod_group(group("g").gang(2));
     for name in ["a", "b"] {
         world.apply_pod(of("StatefulSet", "g", name).group("g").node("n1").ready());
     }
-    let changed = world.take_changed_replicas();
-    let replica = changed.first().expect("g has pods").clone();
-    assert_eq!((changed.len(), replica.to_string().as_str()), (1, "PodGroup g"));
+    assert_eq!(world.take_changed_pods().len(), 2);
+    assert!(world.take_changed_pods().is_empty());
+    let replica = Replica::of(world.pod("a").unwrap()).expect("it names a group");
+    assert_eq!(replica.to_string(), "PodGroup g");
     assert!(world.health_of(&replica).is_healthy());
-    assert!(world.take_changed_replicas().is_empty());
     world.request_delete("a");
-    assert_eq!(world.take_changed_replicas().len(), 1);
+    assert_eq!(world.take_changed_pods().len(), 1);
     let health = world.health_of(&replica);
     assert_eq!((health.working, health.present, health.min_count), (1, 2, Some(2)));
+    assert_eq!(world.replicas().collect::<Vec<_>>(), [&replica]);
 }

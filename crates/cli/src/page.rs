@@ -1,6 +1,4 @@
-use std::time::Duration;
-
-/// The text of the demo: understandable without colour, and at most 100 columns wide.
+/// Text for a terminal: understandable without colour, and at most 100 columns wide.
 #[derive(Debug)]
 pub struct Page {
     text: String,
@@ -77,10 +75,4 @@ impl Page {
     fn paint(&self, code: &str, text: &str) -> String {
         if self.colour { format!("{code}{text}{}", Self::RESET) } else { text.to_owned() }
     }
-}
-
-/// Minutes and seconds.
-pub fn clock(time: Duration) -> String {
-    let secs = time.as_secs();
-    format!("{}:{:02}", secs / 60, secs % 60)
 }

@@ -1,0 +1,228 @@
+//! Documents into the objects that a simulation is made of.
+
+use std::collections::BTreeMap;
+
+use holdfast_api::decode::{DecodeError, Decoded, decode};
+use holdfast_api::owner::OWNER_KINDS;
+use holdfast_core::Kind;
+use holdfast_core::model::{
+    Budget, BudgetStatus, ControllerRef, GroupApi, GroupKind, Owner, Pod, PodGroup, Workload,
+};
+use holdfast_sim::{NodeBuilder, Shape};
+use serde_json::{Value, json};
+
+use super::check::{self, Mistakes};
+use super::input::{Document, Input, Place, Problem};
+use super::{kruise, placement};
+
+/// Everything that was read, each kind in the order of the input.
+#[derive(Debug, Default)]
+pub struct Objects {
+    pub nodes: Vec<(String, NodeBuilder)>,
+    pub pods: Vec<PlacedPod>,
+    pub budgets: Vec<GivenBudget>,
+    pub groups: Vec<PodGroup>,
+    pub workloads: Vec<Workload>,
+    pub owners: Vec<GivenOwner>,
+    pub kruise: Vec<Document>,
+    /// Kinds that are of no use here, and how many objects of each there were.
+    ignored: BTreeMap<String, usize>,
+    pub problems: Vec<Problem>,
+    /// What is in the input and not in the simulation.
+    pub left_out: Vec<String>,
+    /// What is in the simulation and not in the input.
+    pub notes: Vec<String>,
+    /// By kind, namespace and name: where it was first.
+    seen: BTreeMap<(String, String, String), Place>,
+}
+
+#[derive(Clone, Debug)]
+pub struct PlacedPod {
+    pub pod: Pod,
+    pub node: Option<String>,
+    pub shape: Shape,
+    /// The manifest says how the pod is doing; else it is taken to be well.
+    pub has_status: bool,
+}
+
+/// A budget, and what its author would call it.
+#[derive(Clone, Debug)]
+pub struct GivenBudget {
+    pub api: &'static str,
+    pub budget: Budget,
+}
+
+#[derive(Clone, Debug)]
+pub struct GivenOwner {
+    pub owner: Owner,
+    pub document: Document,
+}
+
+impl Objects {
+    /// `namespace` is that of objects that do not name theirs.
+    pub fn read(input: Input, namespace: &str) -> Self {
+        let mut objects = Self { problems: input.problems, ..Self::default() };
+        for document in input.documents {
+            objects.take_in(document, namespace);
+        }
+        kruise::translate(&mut objects);
+        let kinds: Vec<String> =
+            objects.ignored.iter().map(|(kind, n)| format!("{kind} ({n})")).collect();
+        if !kinds.is_empty() {
+            objects.left_out.push(format!("ignored objects of other kinds: {}", kinds.join(", ")));
+        }
+        objects
+    }
+
+    pub fn problem(&mut self, place: &Place, field: &str, message: impl Into<String>) {
+        self.problems.push(Problem::new(place, field, message));
+    }
+
+    fn take_in(&mut self, mut document: Document, namespace: &str) {
+        let Some((group, kind)) = self.identify(&document) else { return };
+        let placed = self.problems.len();
+        let unsaid = document.value["metadata"]["namespace"].as_str().is_none_or(str::is_empty);
+        if unsaid && kind != "Node" {
+            document.value["metadata"]["namespace"] = json!(namespace);
+        }
+        let Document { place, value } = &document;
+        let owner_kind = GroupKind::new(group.as_str(), kind.as_str());
+        match (group.as_str(), kind.as_str()) {
+            ("", "Pod") => self.add_pod(place, value),
+            ("", "Node") => {
+                let name = value["metadata"]["name"].as_str().unwrap_or_default().to_owned();
+                let node = placement::node_of(value, place, &mut self.problems);
+                self.nodes.extend(node.map(|node| (name, node)));
+            }
+            ("policy", "PodDisruptionBudget") => self.add_budget(place, value, "policy/v1"),
+            ("policy.holdfast.dev", "PodDisruptionBudget") => {
+                self.add_budget(place, value, "policy.holdfast.dev/v1");
+            }
+            ("policy.kruise.io", "PodUnavailableBudget") => self.kruise.push(document.clone()),
+            ("scheduling.k8s.io", "PodGroup" | "Workload") => {
+                self.add_grouping(place, value, &kind, GroupApi::Kubernetes);
+            }
+            ("scheduling.holdfast.dev", "PodGroup" | "Workload") => {
+                self.add_grouping(place, value, &kind, GroupApi::Holdfast);
+            }
+            _ if OWNER_KINDS.iter().any(|(group, kind)| owner_kind.is(group, kind)) => {
+                let found =
+                    self.decode(place, value, &Kind::Owner(owner_kind), check::owner(value));
+                if let Some(Decoded::Owner(mut owner)) = found {
+                    forget_uid(&mut owner.controller);
+                    self.owners.push(GivenOwner { owner, document: document.clone() });
+                }
+            }
+            _ => {
+                *self.ignored.entry(kind).or_default() += 1;
+                return;
+            }
+        }
+        if self.problems.len() == placed {
+            self.note_once(&document, &kind, &group);
+        }
+    }
+
+    /// API group and kind.
+    fn identify(&mut self, document: &Document) -> Option<(String, String)> {
+        let Document { place, value } = document;
+        if !value.is_object() {
+            self.problem(place, "", "is not an object");
+            return None;
+        }
+        let api_version = value["apiVersion"].as_str();
+        let kind = value["kind"].as_str();
+        let name = value["metadata"]["name"].as_str();
+        for (field, found) in [("apiVersion", api_version), ("kind", kind), ("metadata.name", name)]
+        {
+            if found.unwrap_or_default().is_empty() {
+                self.problem(place, field, "is missing");
+            }
+        }
+        name?;
+        let group = api_version?.split_once('/').map_or("", |(group, _)| group);
+        Some((group.to_owned(), kind?.to_owned()))
+    }
+
+    fn note_once(&mut self, document: &Document, kind: &str, group: &str) {
+        let text =
+            |field: &str| document.value["metadata"][field].as_str().unwrap_or_default().to_owned();
+        let (namespace, name) = (text("namespace"), text("name"));
+        let key = (format!("{kind}.{group}"), namespace, name.clone());
+        if let Some(first) = self.seen.get(&key) {
+            let message = format!("{kind} {name} is defined twice, first in {first}");
+            self.problem(&document.place, "metadata.name", message);
+        } else {
+            self.seen.insert(key, document.place.clone());
+        }
+    }
+
+    fn add_pod(&mut self, place: &Place, value: &Value) {
+        let found = self.decode(place, value, &Kind::Pod, Mistakes::new());
+        let shape = placement::shape(&value["spec"], place, "spec", &mut self.problems);
+        if let Some(Decoded::Pod(mut pod)) = found {
+            forget_uid(&mut pod.controller);
+            let node = value["spec"]["nodeName"].as_str().filter(|node| !node.is_empty());
+            let has_status = value["status"]["phase"].is_string();
+            self.pods.push(PlacedPod { pod, node: node.map(str::to_owned), shape, has_status });
+        }
+    }
+
+    fn add_budget(&mut self, place: &Place, value: &Value, api: &'static str) {
+        let found = self.decode(place, value, &Kind::Budget, check::budget(value));
+        if let Some(Decoded::Budget(budget)) = found {
+            let budget = Budget { generation: 1, status: BudgetStatus::default(), ..budget };
+            self.budgets.push(GivenBudget { api, budget });
+        }
+    }
+
+    fn add_grouping(&mut self, place: &Place, value: &Value, kind: &str, api: GroupApi) {
+        let (kind, mistakes) = if kind == "PodGroup" {
+            (Kind::PodGroup(api), check::pod_group(value))
+        } else {
+            (Kind::Workload(api), check::workload(value))
+        };
+        match self.decode(place, value, &kind, mistakes) {
+            Some(Decoded::PodGroup(mut group)) => {
+                forget_uid(&mut group.controller);
+                self.groups.push(group);
+            }
+            Some(Decoded::Workload(workload)) => self.workloads.push(workload),
+            _ => {}
+        }
+    }
+
+    fn decode(
+        &mut self,
+        place: &Place,
+        value: &Value,
+        kind: &Kind,
+        mistakes: Mistakes,
+    ) -> Option<Decoded> {
+        for (field, message) in mistakes {
+            self.problem(place, &field, message);
+        }
+        match decode(kind, value.to_string().as_bytes()) {
+            Ok(decoded) => Some(decoded),
+            Err(error) => {
+                let (field, message) = in_words(error);
+                self.problem(place, &field, message);
+                None
+            }
+        }
+    }
+}
+
+/// The decoder reads text that we made, so where in it the mistake was tells nobody anything.
+pub fn in_words(error: DecodeError) -> (String, String) {
+    let message = error.message;
+    let message = message.find(" at line ").map_or(message.as_str(), |at| &message[..at]);
+    (error.field.unwrap_or_default(), message.to_owned())
+}
+
+/// The simulated API server gives out its own uids; references are found by name.
+pub fn forget_uid(controller: &mut Option<ControllerRef>) {
+    if let Some(controller) = controller {
+        controller.uid.clear();
+    }
+}

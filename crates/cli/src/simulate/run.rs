@@ -1,0 +1,344 @@
+//! One simulated drain, from the cordon until the last pod is back or nothing can change any more.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use holdfast_core::model::{ObjectKey, Scope, Threshold, Timestamp};
+use holdfast_core::verdict::{AllowReason, Verdict};
+use holdfast_sim::{Answer, Drain, DrainOptions, Target, World};
+
+use super::objects::GivenBudget;
+use super::record::Recorder;
+use super::report::{BudgetRun, EvictionRun, Level, Moment, NodeRun, Outcome, Run, Time};
+use super::scenario::{Counting, Scenario};
+
+/// A drain in which for so long nothing was granted, no pod started or ended, and whatever the engine
+/// remembers has expired, will never do anything again.
+const PATIENCE: Duration = Duration::from_mins(5);
+
+/// How long to wait for pods that start after the drain has finished.
+const AFTERMATH: Duration = Duration::from_hours(1);
+
+/// What a budget wants: how many units of how many.
+pub type Needs = Vec<(i64, i64)>;
+
+/// The drain under the budgets as they are written, and if asked for, under budgets that count pods.
+pub fn run(scenario: &Scenario, compare: bool) -> Vec<Run> {
+    let mut world = scenario.world(Counting::AsWritten);
+    let needs = needs(scenario, &world);
+    let mut runs = vec![Driver::new(scenario, &mut world).run(Counting::AsWritten, &needs)];
+    if compare {
+        let mut world = scenario.world(Counting::Pods);
+        runs.push(Driver::new(scenario, &mut world).run(Counting::Pods, &needs));
+    }
+    runs
+}
+
+fn needs(scenario: &Scenario, world: &World) -> Needs {
+    let of = |given: &GivenBudget| {
+        let status = world.engine().status(&given.budget.key).unwrap_or_default();
+        match given.budget.spec.scope {
+            Scope::Pod => (status.desired_healthy, status.expected_pods),
+            Scope::Workload => (status.desired_healthy_replicas, status.expected_replicas),
+        }
+    };
+    scenario.objects.budgets.iter().map(of).collect()
+}
+
+struct Driver<'a> {
+    scenario: &'a Scenario,
+    world: &'a mut World,
+    drain: Drain,
+    recorder: Recorder,
+    began: Timestamp,
+    evictions: Vec<EvictionRun>,
+    /// By pod and uid, where its record is.
+    records: BTreeMap<(ObjectKey, String), usize>,
+    denials: BTreeMap<ObjectKey, usize>,
+    nodes: BTreeMap<Arc<str>, Time>,
+    timeline: Vec<Moment>,
+    granted: usize,
+    denied: usize,
+    /// The last moment in which something happened that could help.
+    moved: Duration,
+}
+
+impl<'a> Driver<'a> {
+    fn new(scenario: &'a Scenario, world: &'a mut World) -> Self {
+        let settings = scenario.settings;
+        let options = DrainOptions {
+            retry: settings.retry,
+            parallel: settings.parallel,
+            ..DrainOptions::default()
+        };
+        Self {
+            drain: Drain::new(scenario.drained.iter().cloned(), options),
+            recorder: Recorder::new(scenario, world),
+            began: world.now(),
+            scenario,
+            world,
+            evictions: Vec::new(),
+            records: BTreeMap::new(),
+            denials: BTreeMap::new(),
+            nodes: BTreeMap::new(),
+            timeline: Vec::new(),
+            granted: 0,
+            denied: 0,
+            moved: Duration::ZERO,
+        }
+    }
+
+    fn run(mut self, counting: Counting, needs: &Needs) -> Run {
+        let outcome = self.drive();
+        let end = match outcome {
+            Outcome::Finished { .. } => self.recover(),
+            // A little more than the moment, so that one can see that it stays so.
+            Outcome::Blocked { at_seconds } => at_seconds.0 + 2 * self.scenario.settings.startup,
+        };
+        self.report(counting, needs, outcome, end)
+    }
+
+    fn drive(&mut self) -> Outcome {
+        self.drain.cordon(self.world);
+        loop {
+            let targets = self.drain.poll(self.world);
+            if !targets.is_empty() {
+                self.evict(targets);
+            }
+            let now = self.note();
+            if self.drain.is_done() {
+                return Outcome::Finished { at_seconds: Time(now) };
+            }
+            if self.world.is_busy() {
+                self.moved = now;
+            } else if now.saturating_sub(self.moved) > PATIENCE {
+                return Outcome::Blocked { at_seconds: Time(self.moved) };
+            }
+            let next = [self.drain.next_due(), self.world.next_due()].into_iter().flatten().min();
+            match next {
+                Some(next) => self.world.advance_to(next),
+                None => return Outcome::Blocked { at_seconds: Time(self.moved) },
+            }
+        }
+    }
+
+    /// The drain is over; the pods that it moved are starting.
+    fn recover(&mut self) -> Duration {
+        let end = self.world.now() + AFTERMATH;
+        let mut last = self.elapsed();
+        while self.world.is_busy()
+            && let Some(next) = self.world.next_due().filter(|next| *next <= end)
+        {
+            self.world.advance_to(next);
+            last = self.note();
+        }
+        last + self.scenario.settings.startup / 10
+    }
+
+    fn evict(&mut self, targets: Vec<Target>) {
+        let at = Time(self.elapsed());
+        let (targets, gone): (Vec<_>, Vec<_>) =
+            targets.into_iter().partition(|target| self.world.pod(&target.pod).is_some());
+        for target in gone {
+            let index = self.record(&target);
+            self.evictions[index].granted_seconds = Some(at);
+            self.evictions[index].reason = Some("NotFound");
+            self.drain.answer(self.world.now(), target, Answer::NotFound);
+        }
+        let pods: Vec<ObjectKey> = targets.iter().map(|target| target.pod.clone()).collect();
+        let records: Vec<usize> = targets.iter().map(|target| self.record(target)).collect();
+        let verdicts = self.world.evict_together(&pods);
+        let mut moment = Moment {
+            at_seconds: at,
+            nodes: Vec::new(),
+            granted: Vec::new(),
+            replicas: Vec::new(),
+            denied: 0,
+            lowest_healthy: usize::MAX,
+        };
+        for ((target, verdict), index) in targets.into_iter().zip(verdicts).zip(records) {
+            self.nodes.entry(target.node.clone()).or_insert(at);
+            let answer = self.take_answer(index, verdict, at, &mut moment);
+            self.drain.answer(self.world.now(), target, answer);
+        }
+        self.note_moment(moment);
+    }
+
+    fn take_answer(
+        &mut self,
+        index: usize,
+        verdict: Verdict,
+        at: Time,
+        moment: &mut Moment,
+    ) -> Answer {
+        let record = &mut self.evictions[index];
+        match verdict {
+            Verdict::Allow(allowed) => {
+                record.granted_seconds = Some(at);
+                record.reason = Some(match allowed.reason {
+                    AllowReason::Granted => "Granted",
+                    AllowReason::NotCovered => "NotCovered",
+                    AllowReason::PodEnded => "PodEnded",
+                    AllowReason::PodGone | AllowReason::UidMismatch => "NotFound",
+                });
+                record.cost = allowed.grants.iter().map(|(_, cost)| cost).sum();
+                moment.granted.push(record.pod.clone());
+                moment.nodes.push(record.node.clone());
+                moment.replicas.extend(record.replica.clone());
+                self.granted += 1;
+                self.moved = at.0;
+                Answer::Granted
+            }
+            Verdict::Deny(denial) => {
+                record.denials += 1;
+                record.first_denied_seconds.get_or_insert(at);
+                record.last_denied_seconds = Some(at);
+                let budgets = denial.causes.iter().filter_map(|cause| cause.budget.as_ref());
+                record.blocked_by = budgets.clone().map(|key| key.object.name.clone()).collect();
+                for key in budgets {
+                    *self.denials.entry(key.object.clone()).or_default() += 1;
+                }
+                record.first_denial.get_or_insert_with(|| denial.message.clone());
+                record.last_denial = Some(denial.message);
+                moment.nodes.push(record.node.clone());
+                moment.denied += 1;
+                self.denied += 1;
+                Answer::Denied
+            }
+        }
+    }
+
+    /// Retries that came to nothing belong to the moment before.
+    fn note_moment(&mut self, mut moment: Moment) {
+        moment.nodes.sort();
+        moment.nodes.dedup();
+        moment.replicas.sort();
+        moment.replicas.dedup();
+        match self.timeline.last_mut() {
+            Some(last) if moment.granted.is_empty() => last.denied += moment.denied,
+            _ => self.timeline.push(moment),
+        }
+    }
+
+    fn record(&mut self, target: &Target) -> usize {
+        let key = (target.pod.clone(), target.uid.clone());
+        if let Some(index) = self.records.get(&key) {
+            return *index;
+        }
+        self.evictions.push(EvictionRun {
+            namespace: target.pod.namespace.clone(),
+            pod: target.pod.name.clone(),
+            node: target.node.to_string(),
+            replica: self.recorder.replica_of(&target.pod),
+            granted_seconds: None,
+            reason: None,
+            cost: 0,
+            denials: 0,
+            first_denied_seconds: None,
+            last_denied_seconds: None,
+            first_denial: None,
+            last_denial: None,
+            blocked_by: Vec::new(),
+        });
+        self.records.insert(key, self.evictions.len() - 1);
+        self.evictions.len() - 1
+    }
+
+    fn note(&mut self) -> Duration {
+        let now = self.elapsed();
+        self.recorder.take_in(self.world, now);
+        if let Some(last) = self.timeline.last_mut() {
+            last.lowest_healthy = last.lowest_healthy.min(self.recorder.healthy());
+        }
+        now
+    }
+
+    fn elapsed(&self) -> Duration {
+        let millis = self.world.now().0 - self.began.0;
+        Duration::from_millis(u64::try_from(millis).unwrap_or_default())
+    }
+
+    fn report(self, counting: Counting, needs: &Needs, outcome: Outcome, end: Duration) -> Run {
+        let (replicas, pod_sets) = self.recorder.lanes(end);
+        let budgets = self.scenario.objects.budgets.iter().zip(needs).enumerate();
+        let budgets = budgets
+            .map(|(index, (given, needs))| {
+                self.budget(given, *needs, self.recorder.levels(index, end))
+            })
+            .collect();
+        Run {
+            counting: match counting {
+                Counting::AsWritten => "AsWritten",
+                Counting::Pods => "Pods",
+            },
+            outcome,
+            end_seconds: Time(end),
+            evictions_granted: self.granted,
+            evictions_denied: self.denied,
+            budgets,
+            nodes: self.node_runs(),
+            replicas,
+            pod_sets,
+            unplaced_pods: self.world.unplaced().map(ToString::to_string).collect(),
+            timeline: self.timeline,
+            evictions: self.evictions,
+        }
+    }
+
+    fn budget(&self, given: &GivenBudget, needs: (i64, i64), states: Vec<Level>) -> BudgetRun {
+        let (needed, expected) = needs;
+        let spec = &given.budget.spec;
+        let below = states.iter().filter(|level| level.healthy < needed);
+        let below =
+            below.map(|level| level.to_seconds.0.saturating_sub(level.from_seconds.0)).sum();
+        let threshold = match (&spec.min_available, &spec.max_unavailable) {
+            (Some(min), _) => format!("minAvailable: {}", written(min)),
+            (None, Some(max)) => format!("maxUnavailable: {}", written(max)),
+            (None, None) => String::new(),
+        };
+        let key = &given.budget.key.object;
+        BudgetRun {
+            namespace: key.namespace.clone(),
+            name: key.name.clone(),
+            api: given.api,
+            counts: if spec.scope == Scope::Workload { "Replicas" } else { "Pods" },
+            threshold,
+            needed,
+            expected,
+            lowest_healthy: states.iter().map(|level| level.healthy).min().unwrap_or_default(),
+            below_needed_seconds: Time(below),
+            denials: self.denials.get(key).copied().unwrap_or_default(),
+            states,
+        }
+    }
+
+    fn node_runs(&self) -> Vec<NodeRun> {
+        let mut evicted: BTreeMap<&str, (usize, usize)> = BTreeMap::new();
+        for eviction in &self.evictions {
+            let (done, left) = evicted.entry(eviction.node.as_str()).or_default();
+            *(if eviction.granted_seconds.is_some() { done } else { left }) += 1;
+        }
+        let empty: BTreeMap<&str, Timestamp> =
+            self.drain.finished().iter().map(|(node, at)| (node.as_str(), *at)).collect();
+        let since = |at: &Timestamp| {
+            Time(Duration::from_millis(u64::try_from(at.0 - self.began.0).unwrap_or_default()))
+        };
+        let of = |name: &String| NodeRun {
+            name: name.clone(),
+            began_seconds: self.nodes.get(name.as_str()).copied(),
+            empty_seconds: empty.get(name.as_str()).map(since),
+            pods_evicted: evicted.get(name.as_str()).map_or(0, |(done, _)| *done),
+            pods_left: evicted.get(name.as_str()).map_or(0, |(_, left)| *left),
+        };
+        self.scenario.drained.iter().map(of).collect()
+    }
+}
+
+fn written(threshold: &Threshold) -> String {
+    match threshold {
+        Threshold::Count(n) => n.to_string(),
+        Threshold::Percent(n) => format!("{n}%"),
+        Threshold::Invalid(why) => why.clone(),
+    }
+}

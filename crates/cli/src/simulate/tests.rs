@@ -1,0 +1,183 @@
+//! The command from manifests to what it prints.
+
+use std::time::Duration;
+
+use super::input::Input;
+use super::objects::Objects;
+use super::report::{Outcome, Report};
+use super::scenario::Settings;
+use super::{html, report, scenario, text};
+
+const TWO_REPLICAS: &str = include_str!("../../../../examples/two-replicas.yaml");
+const LLM_SERVING: &str = include_str!("../../../../examples/llm-serving.yaml");
+
+const SETTINGS: Settings = Settings {
+    startup: Duration::from_secs(30),
+    grace: Duration::from_secs(30),
+    retry: Duration::from_secs(5),
+    parallel: false,
+};
+
+fn simulate(manifests: &str, drained: &[&str], compare: bool) -> anyhow::Result<Report> {
+    let mut input = Input::default();
+    input.parse("test.yaml", manifests);
+    let drained = drained.iter().map(|node| (*node).to_owned()).collect();
+    let scenario = scenario(Objects::read(input, "default"), drained, SETTINGS)?;
+    Ok(report(&scenario, compare))
+}
+
+fn error(manifests: &str, drained: &[&str]) -> String {
+    simulate(manifests, drained, false).expect_err("there are mistakes").to_string()
+}
+
+/// A Deployment of so many pods under a budget, on nodes of so much room.
+fn web(replicas: usize, budget: &str, nodes: &[(&str, usize)]) -> String {
+    let nodes: Vec<String> = nodes
+        .iter()
+        .map(|(name, room)| {
+            format!(
+                "---\n{{apiVersion: v1, kind: Node, metadata: {{name: {name}}}, \
+                 status: {{allocatable: {{pods: {room}}}}}}}\n"
+            )
+        })
+        .collect();
+    format!(
+        "apiVersion: apps/v1\nkind: Deployment\nmetadata: {{name: web}}\nspec:\n  replicas: {replicas}\n  \
+         template:\n    metadata: {{labels: {{app: web}}}}\n    spec: {{containers: [{{name: web}}]}}\n---\n\
+         apiVersion: policy/v1\nkind: PodDisruptionBudget\nmetadata: {{name: web}}\nspec:\n  {budget}\n  \
+         selector: {{matchLabels: {{app: web}}}}\n{}",
+        nodes.concat()
+    )
+}
+
+#[test]
+fn a_drain_as_text() {
+    let report = simulate(LLM_SERVING, &["node-1", "node-2"], false).unwrap();
+    insta::assert_snapshot!(text::render(&report, false));
+}
+
+#[test]
+fn a_drain_as_json() {
+    let report = simulate(TWO_REPLICAS, &["node-1"], true).unwrap();
+    insta::assert_snapshot!(serde_json::to_string_pretty(&report).unwrap());
+}
+
+#[test]
+fn a_drain_as_a_page() {
+    let report = simulate(TWO_REPLICAS, &["node-1"], true).unwrap();
+    insta::assert_snapshot!(html::render(&report));
+}
+
+#[test]
+fn the_page_refers_to_nothing_outside_and_has_no_script() {
+    let page = html::render(&simulate(LLM_SERVING, &["node-1"], true).unwrap());
+    for outside in ["http:", "https:", "<script", "<link", "src=", "@import", "url("] {
+        assert!(!page.contains(outside), "{outside}");
+    }
+}
+
+#[test]
+fn a_name_with_markup_stays_text() {
+    let manifests = TWO_REPLICAS.replacen("name: inference\n", "name: '<b>&\"'\n", 1);
+    let page = html::render(&simulate(&manifests, &["node-1"], false).unwrap());
+    assert!(page.contains("&lt;b&gt;&amp;&quot;") && !page.contains("<b>&"));
+}
+
+#[test]
+fn all_mistakes_are_reported_with_file_document_and_field() {
+    insta::assert_snapshot!(error(include_str!("testdata/mistakes.yaml"), &["node-1"]));
+}
+
+#[test]
+fn an_unknown_node_is_an_error_that_names_some_that_are_known() {
+    insta::assert_snapshot!(error(TWO_REPLICAS, &["node-9"]), @"there is no node node-9; there are node-1, node-2");
+}
+
+#[test]
+fn a_budget_that_never_allows_blocks_for_ever_and_says_what_would_help() {
+    let manifests = web(3, "minAvailable: 3", &[("a", 10), ("b", 10)]);
+    let report = simulate(&manifests, &["a"], false).unwrap();
+    assert!(matches!(report.runs[0].outcome, Outcome::Blocked { .. }));
+    insta::assert_snapshot!(text::render(&report, false));
+}
+
+#[test]
+fn a_drain_without_room_for_what_it_moves_blocks_and_says_so() {
+    let manifests = web(4, "maxUnavailable: 1", &[("a", 2), ("b", 2)]);
+    let report = simulate(&manifests, &["a"], false).unwrap();
+    let run = &report.runs[0];
+    assert!(matches!(run.outcome, Outcome::Blocked { .. }));
+    assert_eq!(run.unplaced_pods.len(), 1);
+    assert!(text::render(&report, false).contains("1 pod fits on no node"));
+}
+
+#[test]
+fn percentages_stay_when_counted_in_pods_and_numbers_become_pods() {
+    let report = simulate(LLM_SERVING, &["node-1"], true).unwrap();
+    let denials = |run: usize| text::denials(&report.runs[run])[0].1.to_owned();
+    assert!(denials(0).contains("needs 9 healthy replicas"), "{}", denials(0));
+    assert!(denials(1).contains("needs 72 healthy pods"), "{}", denials(1));
+    let percent = LLM_SERVING.replace("minAvailable: 9", "minAvailable: 90%");
+    let report = simulate(&percent, &["node-1"], true).unwrap();
+    let denied = text::denials(&report.runs[1])[0].1.to_owned();
+    assert!(denied.contains("needs 72 healthy pods"), "{denied}");
+}
+
+#[test]
+fn nodes_may_be_drained_at_the_same_time() {
+    let manifests = web(20, "maxUnavailable: 10", &[("a", 20), ("b", 20), ("c", 20)]);
+    let mut input = Input::default();
+    input.parse("test.yaml", &manifests);
+    let settings = Settings { parallel: true, ..SETTINGS };
+    let drained = vec!["a".to_owned(), "b".to_owned()];
+    let scenario = scenario(Objects::read(input, "default"), drained, settings).unwrap();
+    let run = &report(&scenario, false).runs[0];
+    assert_eq!(run.timeline[0].nodes, ["a", "b"]);
+    assert_eq!(run.timeline[0].granted.len(), 10);
+    assert!(run.outcome.is_finished());
+}
+
+#[test]
+fn kruise_budgets_are_counted_or_reported() {
+    let budget = |policy: &str| {
+        format!(
+            "{}\n---\napiVersion: policy.kruise.io/v1alpha1\nkind: PodUnavailableBudget\nmetadata: \
+             {{name: llm-pub}}\nspec:\n  maxUnavailable: 1\n  targetRef: {{apiVersion: \
+             leaderworkerset.x-k8s.io/v1, kind: LeaderWorkerSet, name: llm}}\n{policy}",
+            LLM_SERVING.replace("PodDisruptionBudget", "Irrelevant")
+        )
+    };
+    let label = "leaderworkerset.sigs.k8s.io/group-index";
+    let policy = |key: &str, min: usize| {
+        format!("  podGroupPolicy: {{groupLabelKey: {key}, minReadyReplicas: {min}}}\n")
+    };
+    let counts = |manifests: &str| {
+        let report = simulate(manifests, &["node-1"], false).unwrap();
+        let budget = report.runs[0].budgets.first().map(|budget| (budget.counts, budget.needed));
+        (budget, report.notes.iter().any(|note| note.contains("not simulated yet")))
+    };
+    assert_eq!(counts(&budget("")), (Some(("Pods", 79)), false));
+    assert_eq!(counts(&budget(&policy(label, 8))), (Some(("Replicas", 9)), false));
+    assert_eq!(counts(&budget(&policy(label, 4))), (None, true));
+    assert_eq!(counts(&budget(&policy("shard", 8))), (None, true));
+}
+
+#[test]
+fn a_list_of_a_live_cluster_is_taken_as_it_is() {
+    let list = r#"{"apiVersion": "v1", "kind": "List", "items": [
+        {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "a", "namespace": "x", "uid": "1",
+            "labels": {"app": "a"}}, "spec": {"nodeName": "n1"},
+            "status": {"phase": "Running", "conditions": [{"type": "Ready", "status": "False"}]}},
+        {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "log", "namespace": "x",
+            "ownerReferences": [{"apiVersion": "apps/v1", "kind": "DaemonSet", "name": "log",
+            "controller": true}]}, "spec": {"nodeName": "n1"}, "status": {"phase": "Running"}},
+        {"apiVersion": "policy/v1", "kind": "PodDisruptionBudget", "metadata": {"name": "a",
+            "namespace": "x"}, "spec": {"minAvailable": 1, "selector": {"matchLabels": {"app": "a"}}},
+            "status": {"disruptionsAllowed": 5}}]}"#;
+    let report = simulate(list, &["n1"], false).unwrap();
+    let run = &report.runs[0];
+    // Not ready, and too few are: upstream's rule for unhealthy pods denies, and so do we.
+    assert!(!run.outcome.is_finished());
+    assert_eq!(run.evictions.len(), 1, "the DaemonSet's pod is left alone");
+    assert!(report.notes.iter().any(|note| note.contains("named elsewhere")), "{:?}", report.notes);
+}

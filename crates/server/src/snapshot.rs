@@ -1,0 +1,72 @@
+//! Everything in a cluster that a decision may depend on, read once.
+
+use holdfast_core::Kind;
+use http::StatusCode;
+use serde_json::{Value, json};
+
+use crate::api_client::{ApiClient, NoAnswer};
+use crate::connect::{ClusterOptions, connect};
+use crate::discovery::Resource;
+use crate::error::Error;
+use crate::watch::{Page, Source};
+
+const PAGE_SIZE: u32 = 500;
+
+/// The objects of these kinds, of nodes, and of Kruise's budgets, each with its apiVersion and kind.
+/// Kinds that the API server does not serve have none.
+pub async fn snapshot(
+    options: &ClusterOptions,
+    kinds: impl IntoIterator<Item = Kind>,
+) -> Result<Vec<Value>, Error> {
+    let (client, _) = connect(options).await?;
+    let mut sources: Vec<(String, Source)> =
+        kinds.into_iter().map(|kind| (name(&kind), Source::of(&kind))).collect();
+    sources.push(("Node".to_owned(), Source::BuiltIn(Resource::fixed("", "v1", "nodes"))));
+    let kruise = "PodUnavailableBudget".to_owned();
+    let group = "policy.kruise.io".to_owned();
+    let source = Source::Discovered { group, versions: &[], kind: kruise.clone() };
+    sources.push((kruise, source));
+    let mut objects = Vec::new();
+    for (kind, source) in sources {
+        let refused = |reason| Error::Unlisted { what: source.to_string(), reason };
+        let found = source.find(&client).await.map_err(|NoAnswer(reason)| refused(reason))?;
+        if let Some(resource) = found {
+            objects.extend(list(&client, &resource, &kind).await.map_err(refused)?);
+        }
+    }
+    Ok(objects)
+}
+
+fn name(kind: &Kind) -> String {
+    match kind {
+        Kind::Pod => "Pod".to_owned(),
+        Kind::Budget | Kind::BuiltinBudget => "PodDisruptionBudget".to_owned(),
+        Kind::PodGroup(_) => "PodGroup".to_owned(),
+        Kind::Workload(_) => "Workload".to_owned(),
+        Kind::Owner(owner) => owner.kind.clone(),
+    }
+}
+
+async fn list(client: &ApiClient, resource: &Resource, kind: &str) -> Result<Vec<Value>, String> {
+    let api_version = resource.api_version();
+    let (mut objects, mut from) = (Vec::new(), String::new());
+    loop {
+        let path = format!("{}?limit={PAGE_SIZE}&continue={from}", resource.path());
+        let answer = client.list(&path).await.map_err(|NoAnswer(reason)| reason)?;
+        if answer.code != StatusCode::OK {
+            return Err(answer.message());
+        }
+        let unreadable = |error: serde_json::Error| format!("cannot read the list: {error}");
+        let page: Page<'_> = answer.json().map_err(unreadable)?;
+        for item in page.items.unwrap_or_default() {
+            let mut object: Value = serde_json::from_str(item.get()).map_err(unreadable)?;
+            object["apiVersion"] = json!(api_version);
+            object["kind"] = json!(kind);
+            objects.push(object);
+        }
+        if page.metadata.r#continue.is_empty() {
+            return Ok(objects);
+        }
+        from = page.metadata.r#continue;
+    }
+}
