@@ -4,11 +4,13 @@
 //! fmt  clippy  unit        each for itself
 //! build -> localkube -> e2e -> outage -> instances -> down   the first that fails ends the row, but for down
 //!       -> localkube -> overload -> down                    on a control plane that serves few at a time
+//! release -> simulate, page                                 with --full: a large drain, and a browser
 //! ```
 
 pub mod interrupt;
 mod leftover;
 mod run;
+mod simulate;
 mod summary;
 
 use std::{
@@ -49,6 +51,8 @@ enum Stage {
     Clippy,
     Unit,
     E2e,
+    /// With --full, or if named
+    Simulate,
 }
 
 /// Programs of their own, because what one does to Holdfast would disturb the others.
@@ -89,6 +93,30 @@ impl Test<'_> {
         }
         if self.wants(Stage::E2e) && self.build() {
             self.end_to_end()?;
+        }
+        if self.args.only.contains(&Stage::Simulate) || self.args.full && self.args.only.is_empty()
+        {
+            self.simulate()?;
+        }
+        Ok(())
+    }
+
+    fn simulate(&mut self) -> Result<()> {
+        // As people run it: without optimisation it takes minutes.
+        if !self.cargo("release", &["build", "--release", "--bin", "holdfast"], &[]) {
+            return Ok(());
+        }
+        let debug = holdfast()?;
+        let target = debug.parent().and_then(Path::parent).context("find the target directory")?;
+        let (program, dir) = (target.join("release/holdfast"), target.join("simulate-test"));
+        self.summary.time("simulate", || simulate::large(&program, &dir));
+        match simulate::browser() {
+            Some(browser) => {
+                self.summary.time("page", || simulate::page(&program, &browser, &dir));
+            }
+            None => {
+                self.summary.not_run("page", "there is no Chromium, and none could be installed");
+            }
         }
         Ok(())
     }

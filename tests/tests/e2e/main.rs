@@ -9,6 +9,7 @@ mod owners;
 mod replicas;
 mod requests;
 mod scope;
+mod simulate;
 mod storm;
 
 use std::process::ExitCode;
@@ -56,6 +57,7 @@ fn main() -> ExitCode {
         conditions::a_pod_that_names_no_replica_is_not_evicted,
         conditions::creating_the_missing_pod_group_is_all_it_takes,
         conditions::a_group_without_a_minimum_is_not_evicted,
+        simulate::a_copy_of_the_cluster_is_drained_and_the_cluster_left_alone,
         requests::evictions_of_both_versions_are_decided,
         requests::a_dry_run_is_answered_and_not_recorded,
         requests::pending_and_ended_pods_pass,

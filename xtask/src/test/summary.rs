@@ -41,6 +41,12 @@ impl Summary {
         }
     }
 
+    /// It says so, and counts: it has not passed.
+    pub fn not_run(&mut self, stage: &str, why: &str) {
+        println!("==> {stage}: not run: {why}");
+        self.counts.ignored += 1;
+    }
+
     pub fn count(&mut self, counts: Counts) {
         self.counts.passed += counts.passed;
         self.counts.failed += counts.failed;

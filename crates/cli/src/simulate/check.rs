@@ -5,6 +5,9 @@ use holdfast_api::budget::IntOrString;
 use holdfast_core::model::Threshold;
 use serde_json::Value;
 
+/// A workload with more pods than this is a typing error: Kubernetes is made for 150,000 in all.
+const PODS_MAX: i64 = 200_000;
+
 /// Field and message of each mistake.
 pub type Mistakes = Vec<(String, String)>;
 
@@ -101,14 +104,22 @@ pub fn owner(value: &Value) -> Mistakes {
     let mut mistakes = Mistakes::new();
     let spec = &value["spec"];
     for field in ["replicas", "parallelism"] {
-        if spec[field].as_i64().is_some_and(|n| n < 0) {
-            mistakes.push((format!("spec.{field}"), format!("{} is below 0", spec[field])));
+        match spec[field].as_i64() {
+            Some(n) if n < 0 => mistakes.push((format!("spec.{field}"), format!("{n} is below 0"))),
+            Some(n) if n > PODS_MAX => {
+                mistakes.push((format!("spec.{field}"), format!("{n} is more than {PODS_MAX}")));
+            }
+            _ => {}
         }
     }
     let template = &spec["leaderWorkerTemplate"];
-    if template["size"].as_i64().is_some_and(|n| n < 1) {
-        let why = format!("{} is below 1", template["size"]);
-        mistakes.push(("spec.leaderWorkerTemplate.size".to_owned(), why));
+    let at = "spec.leaderWorkerTemplate.size".to_owned();
+    match template["size"].as_i64() {
+        Some(n) if n < 1 => mistakes.push((at, format!("{n} is below 1"))),
+        Some(n) if n.saturating_mul(spec["replicas"].as_i64().unwrap_or(1)) > PODS_MAX => {
+            mistakes.push((at, format!("{n} makes more than {PODS_MAX} pods in all")));
+        }
+        _ => {}
     }
     mistakes
 }

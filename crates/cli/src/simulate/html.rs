@@ -4,9 +4,10 @@ use std::fmt::Write as _;
 
 use super::picture::{self, escape};
 use super::report::{Outcome, Report, Run};
+use super::scenario::count;
 use super::text::{
-    assumptions, blockade, comparison, counting, denials, describe, obstacles, outcome, some_of,
-    title,
+    assumptions, blockade, busiest, comparison, counting, denials, describe, obstacles, outcome,
+    some_of, title,
 };
 
 const STYLE: &str = include_str!("page.css");
@@ -20,8 +21,13 @@ pub fn render(report: &Report) -> String {
          <h1>{heading}</h1>\n",
         escape(&outcome(&report.runs[0].outcome)),
     );
-    for budget in &report.runs[0].budgets {
-        push(&mut page, &format!("<p>{}</p>", escape(&describe(budget))));
+    let (budgets, more) = busiest(&report.runs);
+    for index in &budgets {
+        let budget = describe(&report.runs[0].budgets[*index]);
+        push(&mut page, &format!("<p>{}</p>", escape(&budget)));
+    }
+    if more > 0 {
+        push(&mut page, &format!("<p>and {} that mattered less</p>", count(more, "budget")));
     }
     page.push_str("</header>\n");
     let compares = report.runs.len() > 1;
@@ -34,7 +40,7 @@ pub fn render(report: &Report) -> String {
             push(&mut page, &format!("<h2>{}</h2>", capital(counting(run))));
         }
         push(&mut page, &verdict(run));
-        page.push_str(&picture::draw(run, end, compares));
+        page.push_str(&picture::draw(run, &budgets, end, compares));
         page.push_str("</article>\n");
     }
     page.push_str("</main>\n");

@@ -15,6 +15,18 @@ pub struct Place {
     pub document: usize,
     /// Index in a `List`.
     pub item: Option<usize>,
+    /// It stands in a live cluster, whose API server has let it in.
+    pub live: bool,
+}
+
+impl Place {
+    pub fn of_file(file: &str) -> Self {
+        Self { file: file.to_owned(), document: 0, item: None, live: false }
+    }
+
+    fn of_cluster(object: String) -> Self {
+        Self { file: object, document: 0, item: None, live: true }
+    }
 }
 
 impl fmt::Display for Place {
@@ -119,8 +131,7 @@ impl Input {
             if !given.contains(&own) {
                 let (_, kind, namespace, name) = own;
                 let file = format!("cluster: {kind} {namespace}/{name}");
-                self.documents
-                    .push(Document { place: Place { file, document: 0, item: None }, value });
+                self.documents.push(Document { place: Place::of_cluster(file), value });
             }
         }
     }
@@ -144,12 +155,12 @@ impl Input {
     }
 
     fn unreadable(&mut self, file: &str, why: &str) {
-        let place = Place { file: file.to_owned(), document: 0, item: None };
+        let place = Place::of_file(file);
         self.problems.push(Problem::new(&place, "", why));
     }
 
     fn parse_json(&mut self, file: &str, text: &str) {
-        let mut place = Place { file: file.to_owned(), document: 0, item: None };
+        let mut place = Place::of_file(file);
         for value in serde_json::Deserializer::from_str(text).into_iter::<Value>() {
             place.document += 1;
             match value {
@@ -164,7 +175,7 @@ impl Input {
 
     /// Cut by hand at the lines that begin a document, so that a mistake in one hides no other.
     fn parse_yaml(&mut self, file: &str, text: &str) {
-        let mut place = Place { file: file.to_owned(), document: 0, item: None };
+        let mut place = Place::of_file(file);
         for (first_line, document) in documents(text) {
             if document.lines().all(is_blank) {
                 continue;

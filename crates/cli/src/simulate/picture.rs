@@ -13,7 +13,6 @@ use super::report::{BudgetRun, Lane, NodeRun, Outcome, Run, Time};
 
 /// More rows than a person looks at are left out, those that were never disturbed first.
 const LANES_MAX: usize = 100;
-const BUDGETS_MAX: usize = 6;
 const NODES_MAX: usize = 30;
 
 const ROW: f64 = 19.0;
@@ -21,7 +20,8 @@ const BUDGET_HEIGHT: f64 = 64.0;
 /// Of one letter, about: names are cut to what fits.
 const LETTER: f64 = 6.3;
 
-pub fn draw(run: &Run, end: Time, narrow: bool) -> String {
+/// The budgets are named by their indices; `end` is that of the time axis.
+pub fn draw(run: &Run, budgets: &[usize], end: Time, narrow: bool) -> String {
     let width = if narrow { 640.0 } else { 1100.0 };
     let lanes = lanes(run);
     let longest = lanes.iter().map(|lane| lane.name.len());
@@ -34,8 +34,8 @@ pub fn draw(run: &Run, end: Time, narrow: bool) -> String {
         width: width - gutter - 26.0,
         end: end.0.as_secs_f64().max(1.0),
     };
-    for budget in run.budgets.iter().take(BUDGETS_MAX) {
-        picture.budget(budget);
+    for index in budgets {
+        picture.budget(&run.budgets[*index]);
     }
     picture.heading(if run.replicas.is_empty() { "Workloads" } else { "Replicas" });
     for lane in &lanes {

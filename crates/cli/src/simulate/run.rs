@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use holdfast_core::model::{ObjectKey, Scope, Threshold, Timestamp};
+use holdfast_core::model::{ObjectKey, ResourceVersion, Scope, Threshold, Timestamp};
 use holdfast_core::verdict::{AllowReason, Verdict};
 use holdfast_sim::{Answer, Drain, DrainOptions, Target, World};
 
@@ -55,6 +55,8 @@ struct Driver<'a> {
     evictions: Vec<EvictionRun>,
     /// By pod and uid, where its record is.
     records: BTreeMap<(ObjectKey, String), usize>,
+    /// Of each record, the last denial.
+    refusals: Vec<Option<Refusal>>,
     denials: BTreeMap<ObjectKey, usize>,
     nodes: BTreeMap<Arc<str>, Time>,
     timeline: Vec<Moment>,
@@ -62,6 +64,12 @@ struct Driver<'a> {
     denied: usize,
     /// The last moment in which something happened that could help.
     moved: Duration,
+}
+
+/// A denial, and the world that it was given in.
+struct Refusal {
+    version: ResourceVersion,
+    budgets: Vec<ObjectKey>,
 }
 
 impl<'a> Driver<'a> {
@@ -80,6 +88,7 @@ impl<'a> Driver<'a> {
             world,
             evictions: Vec::new(),
             records: BTreeMap::new(),
+            refusals: Vec::new(),
             denials: BTreeMap::new(),
             nodes: BTreeMap::new(),
             timeline: Vec::new(),
@@ -146,9 +155,6 @@ impl<'a> Driver<'a> {
             self.evictions[index].reason = Some("NotFound");
             self.drain.answer(self.world.now(), target, Answer::NotFound);
         }
-        let pods: Vec<ObjectKey> = targets.iter().map(|target| target.pod.clone()).collect();
-        let records: Vec<usize> = targets.iter().map(|target| self.record(target)).collect();
-        let verdicts = self.world.evict_together(&pods);
         let mut moment = Moment {
             at_seconds: at,
             nodes: Vec::new(),
@@ -157,12 +163,37 @@ impl<'a> Driver<'a> {
             denied: 0,
             lowest_healthy: usize::MAX,
         };
+        let targets = self.refuse_again(targets, at, &mut moment);
+        let pods: Vec<ObjectKey> = targets.iter().map(|target| target.pod.clone()).collect();
+        let records: Vec<usize> = targets.iter().map(|target| self.record(target)).collect();
+        let verdicts = self.world.evict_together(&pods);
         for ((target, verdict), index) in targets.into_iter().zip(verdicts).zip(records) {
             self.nodes.entry(target.node.clone()).or_insert(at);
             let answer = self.take_answer(index, verdict, at, &mut moment);
             self.drain.answer(self.world.now(), target, answer);
         }
         self.note_moment(moment);
+    }
+
+    /// As long as no object has changed the engine has nothing new to say, and is not asked again:
+    /// most requests of a large drain are retries. Returns the others.
+    fn refuse_again(&mut self, targets: Vec<Target>, at: Time, moment: &mut Moment) -> Vec<Target> {
+        let version = self.world.version();
+        let mut others = Vec::new();
+        for target in targets {
+            let index = self.record(&target);
+            let Some(refusal) = self.refusals[index].as_ref().filter(|r| r.version == version)
+            else {
+                others.push(target);
+                continue;
+            };
+            for key in &refusal.budgets {
+                *self.denials.entry(key.clone()).or_default() += 1;
+            }
+            self.count_denial(index, at, moment);
+            self.drain.answer(self.world.now(), target, Answer::Denied);
+        }
+        others
     }
 
     fn take_answer(
@@ -191,22 +222,32 @@ impl<'a> Driver<'a> {
                 Answer::Granted
             }
             Verdict::Deny(denial) => {
-                record.denials += 1;
-                record.first_denied_seconds.get_or_insert(at);
-                record.last_denied_seconds = Some(at);
-                let budgets = denial.causes.iter().filter_map(|cause| cause.budget.as_ref());
-                record.blocked_by = budgets.clone().map(|key| key.object.name.clone()).collect();
-                for key in budgets {
-                    *self.denials.entry(key.object.clone()).or_default() += 1;
+                let causes = denial.causes.into_iter().filter_map(|cause| cause.budget);
+                let budgets: Vec<ObjectKey> = causes.map(|key| key.object).collect();
+                for key in &budgets {
+                    *self.denials.entry(key.clone()).or_default() += 1;
                 }
+                record.blocked_by = budgets.iter().map(|key| key.name.clone()).collect();
                 record.first_denial.get_or_insert_with(|| denial.message.clone());
                 record.last_denial = Some(denial.message);
-                moment.nodes.push(record.node.clone());
-                moment.denied += 1;
-                self.denied += 1;
+                self.refusals[index] = Some(Refusal { version: self.world.version(), budgets });
+                self.count_denial(index, at, moment);
                 Answer::Denied
             }
         }
+    }
+
+    fn count_denial(&mut self, index: usize, at: Time, moment: &mut Moment) {
+        let record = &mut self.evictions[index];
+        record.denials += 1;
+        record.first_denied_seconds.get_or_insert(at);
+        record.last_denied_seconds = Some(at);
+        // One name will do for many pods in a row.
+        if moment.nodes.last() != Some(&record.node) {
+            moment.nodes.push(record.node.clone());
+        }
+        moment.denied += 1;
+        self.denied += 1;
     }
 
     /// Retries that came to nothing belong to the moment before.
@@ -241,6 +282,7 @@ impl<'a> Driver<'a> {
             last_denial: None,
             blocked_by: Vec::new(),
         });
+        self.refusals.push(None);
         self.records.insert(key, self.evictions.len() - 1);
         self.evictions.len() - 1
     }

@@ -51,6 +51,9 @@ impl Scenario {
         notes.append(&mut objects.notes);
         name_apart(&mut objects);
         note_assumptions(&objects, &mut notes);
+        let mut named = BTreeSet::new();
+        let drained: Vec<String> =
+            drained.into_iter().filter(|node| named.insert(node.clone())).collect();
         let known: BTreeSet<&str> = (objects.nodes.iter().map(|(name, _)| name.as_str()))
             .chain(objects.pods.iter().filter_map(|placed| placed.node.as_deref()))
             .collect();

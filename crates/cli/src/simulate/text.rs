@@ -10,6 +10,8 @@ use crate::page::Page;
 /// Longer lists are cut, and say so: `-o json` has everything.
 const LINES_MAX: usize = 20;
 const NAMES_MAX: usize = 4;
+const BUDGETS_MAX: usize = 6;
+const REASONS_MAX: usize = 5;
 
 pub fn render(report: &Report, colour: bool) -> String {
     let mut page = Page::new(colour);
@@ -24,8 +26,12 @@ pub fn render(report: &Report, colour: bool) -> String {
 
 /// All but the title and what is assumed.
 pub fn show(page: &mut Page, report: &Report) {
-    for budget in &report.runs[0].budgets {
-        page.item("  ", &describe(budget));
+    let (budgets, more) = busiest(&report.runs);
+    for index in budgets {
+        page.item("  ", &describe(&report.runs[0].budgets[index]));
+    }
+    if more > 0 {
+        page.line(&format!("  and {} that mattered less", count(more, "budget")));
     }
     timeline::show(page, &report.runs);
     for run in &report.runs {
@@ -64,6 +70,21 @@ pub fn describe(budget: &BudgetRun) -> String {
     format!("Budget {name} needs {needed} of {expected} {unit} ({threshold}, {api})")
 }
 
+/// The budgets that had most to do, in the order of the input, and how many are left.
+pub fn busiest(runs: &[Run]) -> (Vec<usize>, usize) {
+    let mut indices: Vec<usize> = (0..runs[0].budgets.len()).collect();
+    let all = indices.len();
+    let weight = |index: &usize| {
+        let of = runs.iter().map(|run| &run.budgets[*index]);
+        of.map(|budget| (budget.below_needed_seconds, budget.denials)).max()
+    };
+    indices.sort_by_key(|index| std::cmp::Reverse(weight(index)));
+    indices.truncate(BUDGETS_MAX);
+    indices.sort_unstable();
+    let more = all - indices.len();
+    (indices, more)
+}
+
 pub fn assumptions(report: &Report) -> Vec<String> {
     let assumed = &report.assumptions;
     let manner = if assumed.parallel { "all at the same time" } else { "one after the other" };
@@ -90,7 +111,7 @@ pub fn counting(run: &Run) -> &'static str {
     if run.counting == "Pods" { "counted in pods" } else { "as written" }
 }
 
-/// Denials by the budgets that blocked: how many, and the first in the engine's words.
+/// The most frequent denials, by the budgets that blocked: how many, and the first in the engine's words.
 pub fn denials(run: &Run) -> Vec<(usize, &str)> {
     let mut by_budgets: BTreeMap<&[String], (usize, Option<&EvictionRun>)> = BTreeMap::new();
     for eviction in run.evictions.iter().filter(|eviction| eviction.denials > 0) {
@@ -101,7 +122,11 @@ pub fn denials(run: &Run) -> Vec<(usize, &str)> {
         }
     }
     let told = by_budgets.into_values();
-    told.filter_map(|(sum, first)| Some((sum, first?.first_denial.as_deref()?))).collect()
+    let told = told.filter_map(|(sum, first)| Some((sum, first?.first_denial.as_deref()?)));
+    let mut told: Vec<(usize, &str)> = told.collect();
+    told.sort_by_key(|(sum, _)| std::cmp::Reverse(*sum));
+    told.truncate(REASONS_MAX);
+    told
 }
 
 /// Pods that are never let go, by the engine's last word on them.
@@ -225,7 +250,8 @@ pub fn comparison(runs: &[Run]) -> Vec<(String, Vec<String>)> {
     let mut compare = |what: String, of: &dyn Fn(&Run) -> String| {
         rows.push((what, runs.iter().map(of).collect()));
     };
-    for (index, budget) in runs[0].budgets.iter().enumerate() {
+    for index in busiest(runs).0 {
+        let budget = &runs[0].budgets[index];
         let unit = if budget.counts == "Replicas" { "replicas" } else { "pods" };
         let name = &budget.name;
         compare(format!("{name}: fewest healthy {unit}"), &|run| {

@@ -1,0 +1,167 @@
+//! What unit tests of `holdfast simulate` cannot show: how long a large drain takes, and what a browser
+//! makes of the page.
+
+use std::{
+    env, fs,
+    path::{Path, PathBuf},
+    process::Command,
+    time::Instant,
+};
+
+use anyhow::{Context as _, Result, bail, ensure};
+use serde_json::{Value, json};
+
+use crate::localkube::workspace;
+
+const NODES: usize = 1000;
+const PODS_PER_NODE: usize = 50;
+const PODS_PER_REPLICA: usize = 8;
+const REPLICAS_PER_BUDGET: usize = 10;
+const NAMESPACES: usize = 25;
+
+/// Drains 1,000 nodes of 50,000 pods and says how long that took.
+pub fn large(holdfast: &Path, dir: &Path) -> Result<()> {
+    fs::create_dir_all(dir).with_context(|| format!("create {}", dir.display()))?;
+    let file = dir.join("large.json");
+    fs::write(&file, cluster().to_string()).with_context(|| format!("write {}", file.display()))?;
+    let drained: Vec<String> = (0..NODES).map(|node| format!("node-{node}")).collect();
+    for manner in [None, Some("--parallel")] {
+        let began = Instant::now();
+        let output = Command::new(holdfast)
+            .args(["simulate", "-o", "json", "--drain", &drained.join(",")])
+            .args(manner)
+            .arg("-f")
+            .arg(&file)
+            .output()
+            .context("start holdfast")?;
+        let took = began.elapsed().as_secs_f64();
+        ensure!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+        let report: Value = serde_json::from_slice(&output.stdout).context("read the report")?;
+        let run = &report["runs"][0];
+        println!(
+            "{NODES} nodes, {} pods, {}: {took:.1} s for {} virtual seconds, {} evictions granted, {} denied",
+            NODES * PODS_PER_NODE,
+            manner.unwrap_or("one after the other"),
+            run["atSeconds"],
+            run["evictionsGranted"],
+            run["evictionsDenied"]
+        );
+        ensure!(run["result"] == "Finished", "the drain ended as {}", run["result"]);
+    }
+    Ok(())
+}
+
+/// As many empty nodes as full ones, and gangs that are spread over the full ones.
+fn cluster() -> Value {
+    let mut items = Vec::new();
+    for name in ["node", "spare"] {
+        items.extend((0..NODES).map(|n| {
+            json!({"apiVersion": "v1", "kind": "Node", "metadata": {"name": format!("{name}-{n}")},
+                "status": {"allocatable": {"pods": "60", "cpu": "64"}}})
+        }));
+    }
+    let replicas = NODES * PODS_PER_NODE / PODS_PER_REPLICA;
+    for job in 0..replicas / REPLICAS_PER_BUDGET {
+        let name = format!("job-{job}");
+        let metadata = json!({"name": name, "namespace": format!("team-{}", job % NAMESPACES)});
+        let pods = REPLICAS_PER_BUDGET * PODS_PER_REPLICA;
+        items.push(json!({"apiVersion": "apps/v1", "kind": "StatefulSet", "metadata": metadata,
+            "spec": {"replicas": pods}}));
+        items.push(json!({"apiVersion": "policy.holdfast.dev/v1", "kind": "PodDisruptionBudget",
+            "metadata": metadata, "spec": {"maxUnavailable": 1, "budgetScope": "Workload",
+                "selector": {"matchLabels": {"job": name}}}}));
+        for index in 0..pods {
+            let group = format!("{name}-{}", index / PODS_PER_REPLICA);
+            let mut metadata = metadata.clone();
+            metadata["labels"] = json!({"job": name});
+            metadata["ownerReferences"] = json!([{"apiVersion": "apps/v1", "kind": "StatefulSet", "name": name, "controller": true}]);
+            if index % PODS_PER_REPLICA == 0 {
+                metadata["name"] = json!(group);
+                items.push(json!({"apiVersion": "scheduling.k8s.io/v1beta1", "kind": "PodGroup",
+                    "metadata": metadata,
+                    "spec": {"schedulingPolicy": {"gang": {"minCount": PODS_PER_REPLICA}}}}));
+            }
+            metadata["name"] = json!(format!("{group}-{}", index % PODS_PER_REPLICA));
+            // A prime, so that neighbours are far apart.
+            let node = (job * pods + index) * 7919 % NODES;
+            items.push(json!({"apiVersion": "v1", "kind": "Pod", "metadata": metadata,
+                "spec": {"nodeName": format!("node-{node}"), "schedulingGroup": {"podGroupName": group},
+                    "containers": [{"name": "main", "resources": {"requests": {"cpu": "1"}}}]},
+                "status": {"phase": "Running", "conditions": [{"type": "Ready", "status": "True"}]}}));
+        }
+    }
+    json!({"apiVersion": "v1", "kind": "List", "items": items})
+}
+
+/// Lets a browser read the page and paint it, in light and in dark.
+pub fn page(holdfast: &Path, browser: &Path, dir: &Path) -> Result<()> {
+    fs::create_dir_all(dir).with_context(|| format!("create {}", dir.display()))?;
+    let output = Command::new(holdfast)
+        .current_dir(workspace())
+        .args(["simulate", "-f", "examples/llm-serving.yaml", "--drain", "node-1,node-2"])
+        .args(["--compare", "pod", "-o", "html"])
+        .output()
+        .context("start holdfast")?;
+    ensure!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let (written, file) = (String::from_utf8(output.stdout)?, dir.join("drain.html"));
+    fs::write(&file, &written).with_context(|| format!("write {}", file.display()))?;
+
+    let read = String::from_utf8(browse(browser, &file, dir, &["--dump-dom"])?)?;
+    for mark in ["<rect", "<title>", "<tr>", "<article>"] {
+        let (wanted, found) = (written.matches(mark).count(), read.matches(mark).count());
+        ensure!(found == wanted && found > 0, "the browser sees {found} of {wanted} {mark}");
+    }
+    let mut pictures = Vec::new();
+    for (name, scheme) in [("light", "1"), ("dark", "0")] {
+        let picture = dir.join(format!("{name}.png"));
+        let paint = format!("--screenshot={}", picture.display());
+        let scheme = format!("--blink-settings=preferredColorScheme={scheme}");
+        browse(browser, &file, dir, &["--window-size=1500,1400", &scheme, &paint])?;
+        pictures.push(fs::read(&picture).with_context(|| format!("read {}", picture.display()))?);
+        println!("painted {}", picture.display());
+    }
+    // A page of one colour is a few kilobytes.
+    ensure!(pictures.iter().all(|picture| picture.len() > 20_000), "a picture is all but empty");
+    ensure!(pictures[0] != pictures[1], "light and dark look the same");
+    Ok(())
+}
+
+fn browse(browser: &Path, page: &Path, dir: &Path, what: &[&str]) -> Result<Vec<u8>> {
+    let profile = dir.join("profile");
+    let _ = fs::remove_dir_all(&profile);
+    let output = Command::new(browser)
+        .args(["--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run"])
+        .args(["--disable-background-networking", "--disable-component-update", "--disable-sync"])
+        .args(["--host-resolver-rules=MAP * ~NOTFOUND", "--hide-scrollbars"])
+        .arg(format!("--user-data-dir={}", profile.display()))
+        .args(what)
+        .arg(format!("file://{}", page.display()))
+        .output()
+        .with_context(|| format!("start {}", browser.display()))?;
+    if !output.status.success() {
+        bail!("{}: {}", browser.display(), String::from_utf8_lossy(&output.stderr));
+    }
+    Ok(output.stdout)
+}
+
+/// A Chromium: one that is there, or one that apt-get can install.
+pub fn browser() -> Option<PathBuf> {
+    find().or_else(|| {
+        println!("no Chromium here; try apt-get install chromium");
+        let install = ["install", "--yes", "--quiet", "--no-install-recommends", "chromium"];
+        Command::new("apt-get")
+            .args(install)
+            .env("DEBIAN_FRONTEND", "noninteractive")
+            .output()
+            .ok()?;
+        find()
+    })
+}
+
+fn find() -> Option<PathBuf> {
+    let path = env::var_os("PATH")?;
+    let places: Vec<PathBuf> = env::split_paths(&path).collect();
+    let names = ["chromium", "chromium-browser", "google-chrome", "google-chrome-stable"];
+    let mut all = names.iter().flat_map(|name| places.iter().map(move |place| place.join(name)));
+    all.find(|program| program.is_file())
+}
