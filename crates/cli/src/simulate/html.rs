@@ -75,10 +75,10 @@ const LEGEND: &str = "<p class=\"legend\">\
 
 fn verdict(run: &Run) -> String {
     let class = if run.outcome.is_finished() { "good" } else { "bad" };
-    let mut facts = vec![format!("{} evictions denied", run.evictions_denied)];
+    let mut facts = vec![format!("{} denied", count(run.evictions_denied, "eviction"))];
     if !run.replicas.is_empty() {
         let falls: usize = run.replicas.iter().map(|lane| lane.interruptions).sum();
-        facts.insert(0, format!("{falls} replica outages"));
+        facts.insert(0, count(falls, "replica outage"));
     }
     let mut line = format!(
         "<p><strong class=\"{class}\">{}</strong> {}",

@@ -64,6 +64,8 @@ struct Driver<'a> {
     denied: usize,
     /// The last moment in which something happened that could help.
     moved: Duration,
+    /// Pods were starting or ending when we last looked.
+    busy: bool,
 }
 
 /// A denial, and the world that it was given in.
@@ -95,6 +97,7 @@ impl<'a> Driver<'a> {
             granted: 0,
             denied: 0,
             moved: Duration::ZERO,
+            busy: false,
         }
     }
 
@@ -119,7 +122,8 @@ impl<'a> Driver<'a> {
             if self.drain.is_done() {
                 return Outcome::Finished { at_seconds: Time(now) };
             }
-            if self.world.is_busy() {
+            let was_busy = std::mem::replace(&mut self.busy, self.world.is_busy());
+            if was_busy || self.busy {
                 self.moved = now;
             } else if now.saturating_sub(self.moved) > PATIENCE {
                 return Outcome::Blocked { at_seconds: Time(self.moved) };

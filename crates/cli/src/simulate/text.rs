@@ -111,7 +111,7 @@ pub fn counting(run: &Run) -> &'static str {
     if run.counting == "Pods" { "counted in pods" } else { "as written" }
 }
 
-/// The most frequent denials, by the budgets that blocked: how many, and the first in the engine's words.
+/// The most frequent denials that were not for ever, by the budgets that blocked: how many, and the first in the engine's words.
 pub fn denials(run: &Run) -> Vec<(usize, &str)> {
     let mut by_budgets: BTreeMap<&[String], (usize, Option<&EvictionRun>)> = BTreeMap::new();
     for eviction in run.evictions.iter().filter(|eviction| eviction.denials > 0) {
@@ -123,7 +123,10 @@ pub fn denials(run: &Run) -> Vec<(usize, &str)> {
     }
     let told = by_budgets.into_values();
     let told = told.filter_map(|(sum, first)| Some((sum, first?.first_denial.as_deref()?)));
-    let mut told: Vec<(usize, &str)> = told.collect();
+    // Of those more is said elsewhere.
+    let for_ever: Vec<&str> = blockade(run).into_iter().map(|(_, message)| message).collect();
+    let mut told: Vec<(usize, &str)> =
+        told.filter(|(_, message)| !for_ever.contains(message)).collect();
     told.sort_by_key(|(sum, _)| std::cmp::Reverse(*sum));
     told.truncate(REASONS_MAX);
     told
@@ -175,9 +178,7 @@ pub fn some_of(names: &[impl AsRef<str>]) -> String {
 }
 
 fn show_denials(page: &mut Page, run: &Run, name_it: bool) {
-    // Of those that are denied for ever more is said below.
-    let for_ever: Vec<&str> = blockade(run).into_iter().map(|(_, message)| message).collect();
-    for (sum, message) in denials(run).into_iter().filter(|(_, m)| !for_ever.contains(m)) {
+    for (sum, message) in denials(run) {
         page.line("");
         let which = if name_it { format!(", {}", counting(run)) } else { String::new() };
         let told =
