@@ -100,7 +100,9 @@ impl Input {
     }
 
     pub fn parse(&mut self, file: &str, text: &str) {
-        let is_json = matches!(text.trim_start().chars().next(), Some('{' | '['));
+        // YAML may begin with a brace too, but hardly with a quoted key in it.
+        let mut opening = text.chars().filter(|c| !c.is_whitespace());
+        let is_json = opening.next() == Some('{') && opening.next() == Some('"');
         if is_json { self.parse_json(file, text) } else { self.parse_yaml(file, text) }
     }
 

@@ -20,6 +20,8 @@ mod record;
 mod report;
 mod run;
 mod scenario;
+#[cfg(test)]
+mod shapes;
 mod template;
 #[cfg(test)]
 mod tests;

@@ -11,7 +11,7 @@ use super::{html, report, scenario, text};
 const TWO_REPLICAS: &str = include_str!("../../../../examples/two-replicas.yaml");
 const LLM_SERVING: &str = include_str!("../../../../examples/llm-serving.yaml");
 
-const SETTINGS: Settings = Settings {
+pub const SETTINGS: Settings = Settings {
     startup: Duration::from_secs(30),
     grace: Duration::from_secs(30),
     retry: Duration::from_secs(5),
