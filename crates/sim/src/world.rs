@@ -17,7 +17,7 @@ use crate::view::View;
 const START: Timestamp = Timestamp::from_secs(1_800_000_000);
 
 /// Far more steps than any scenario takes; an engine that needs more is going round in circles.
-const STEPS_MAX: usize = 100_000;
+const STEPS_MAX: usize = 1_000_000;
 
 /// An API server, the cluster behind it and one or more engines, on a virtual clock.
 ///

@@ -17,7 +17,7 @@ const NODES_MAX: usize = 30;
 
 const ROW: f64 = 19.0;
 const BUDGET_HEIGHT: f64 = 64.0;
-/// Of one letter, about: names are cut to what fits.
+/// Width of one, about.
 const LETTER: f64 = 6.3;
 
 /// The budgets are named by their indices; `end` is that of the time axis.
@@ -26,11 +26,13 @@ pub fn draw(run: &Run, budgets: &[usize], end: Time, narrow: bool) -> String {
     let lanes = lanes(run);
     let longest = lanes.iter().map(|lane| lane.name.len());
     let longest = longest.chain(run.nodes.iter().map(|node| node.name.len())).max().unwrap_or(8);
-    let gutter = (float(longest) * LETTER + 12.0).clamp(60.0, width * 0.3);
+    let letters = longest.clamp(8, if narrow { 30 } else { 50 });
+    let gutter = float(letters) * LETTER + 12.0;
     let mut picture = Picture {
         svg: String::new(),
         y: 4.0,
         left: gutter,
+        letters,
         width: width - gutter - 26.0,
         end: end.0.as_secs_f64().max(1.0),
     };
@@ -73,6 +75,8 @@ struct Picture {
     /// The top of the next row.
     y: f64,
     left: f64,
+    /// How many fit to the left of that.
+    letters: usize,
     width: f64,
     /// Of the time axis, in seconds.
     end: f64,
@@ -230,21 +234,15 @@ impl Picture {
         self.y += ROW;
     }
 
-    /// In the gutter, cut to what fits; the whole of it is in the title.
+    /// To the left, cut to what fits; the whole of it is in the title.
     fn label(&mut self, y: f64, text: &str) {
-        let mut fits = text.to_owned();
-        let most = ((self.left - 8.0) / LETTER).floor();
-        if float(text.chars().count()) > most {
-            let keep = text.chars().rev().take_while({
-                let mut left = most - 1.0;
-                move |_| {
-                    left -= 1.0;
-                    left >= 0.0
-                }
-            });
-            let kept: Vec<char> = keep.collect();
-            fits = format!("…{}", kept.into_iter().rev().collect::<String>());
-        }
+        let too_long = text.chars().count().saturating_sub(self.letters);
+        let fits = if too_long == 0 {
+            text.to_owned()
+        } else {
+            // The end of a name tells it from its neighbours.
+            format!("…{}", text.chars().skip(too_long + 1).collect::<String>())
+        };
         let _ = writeln!(
             self.svg,
             "<text x=\"{:.1}\" y=\"{y:.1}\" text-anchor=\"end\">{}<title>{}</title></text>",

@@ -23,6 +23,7 @@ pub struct Recorder {
     pods: BTreeMap<ObjectKey, Seen>,
     /// Name of the workload behind a `ReplicaSet`, by namespace and name.
     behind: BTreeMap<ObjectKey, String>,
+    has_replicas: bool,
     healthy_replicas: usize,
     working_pods: usize,
 }
@@ -97,6 +98,7 @@ impl Recorder {
             lane_of: BTreeMap::new(),
             pods: BTreeMap::new(),
             behind: behind.collect(),
+            has_replicas: false,
             healthy_replicas: 0,
             working_pods: 0,
         };
@@ -132,11 +134,7 @@ impl Recorder {
 
     /// Healthy replicas; working pods if there are no replicas.
     pub fn healthy(&self) -> usize {
-        if self.counts_replicas() { self.healthy_replicas } else { self.working_pods }
-    }
-
-    pub fn counts_replicas(&self) -> bool {
-        self.lanes.iter().any(|lane| !lane.is_set())
+        if self.has_replicas { self.healthy_replicas } else { self.working_pods }
     }
 
     pub fn replica_of(&self, pod: &ObjectKey) -> Option<String> {
@@ -195,7 +193,10 @@ impl Recorder {
 
     fn look_at(&mut self, pod: &Pod) -> Seen {
         let key = match Replica::of(pod) {
-            Some(replica) => LaneKey::Replica(replica),
+            Some(replica) => {
+                self.has_replicas = true;
+                LaneKey::Replica(replica)
+            }
             None => {
                 LaneKey::Set { namespace: pod.key.namespace.clone(), name: self.workload_of(pod) }
             }
