@@ -36,6 +36,8 @@ impl Default for DrainOptions {
 /// A pod to be evicted.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Target {
+    /// No two pods of one drain have the same.
+    pub number: usize,
     pub node: Arc<str>,
     pub pod: ObjectKey,
     /// Of the pod that was on the node; kubectl evicts by name alone.
@@ -61,6 +63,7 @@ pub struct Drain {
     begun: BTreeMap<Arc<str>, Progress>,
     steps: BTreeMap<Timestamp, Vec<Step>>,
     finished: Vec<(String, Timestamp)>,
+    targets: usize,
 }
 
 #[derive(Debug, Default)]
@@ -86,6 +89,7 @@ impl Drain {
             begun: BTreeMap::new(),
             steps: BTreeMap::new(),
             finished: Vec::new(),
+            targets: 0,
         }
     }
 
@@ -165,7 +169,9 @@ impl Drain {
             }
             for pod in pods {
                 let uid = world.pod(&pod).map(|pod| pod.uid.clone()).unwrap_or_default();
-                steps.push(Step::Evict(Target { node: node.clone(), pod, uid }));
+                let number = self.targets;
+                self.targets += 1;
+                steps.push(Step::Evict(Target { number, node: node.clone(), pod, uid }));
             }
         }
     }

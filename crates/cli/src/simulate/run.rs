@@ -53,8 +53,8 @@ struct Driver<'a> {
     recorder: Recorder,
     began: Timestamp,
     evictions: Vec<EvictionRun>,
-    /// By pod and uid, where its record is.
-    records: BTreeMap<(ObjectKey, String), usize>,
+    /// By the number of the target, where its record is.
+    records: BTreeMap<usize, usize>,
     /// Of each record, the last denial.
     refusals: Vec<Option<Refusal>>,
     denials: BTreeMap<ObjectKey, usize>,
@@ -151,14 +151,6 @@ impl<'a> Driver<'a> {
 
     fn evict(&mut self, targets: Vec<Target>) {
         let at = Time(self.elapsed());
-        let (targets, gone): (Vec<_>, Vec<_>) =
-            targets.into_iter().partition(|target| self.world.pod(&target.pod).is_some());
-        for target in gone {
-            let index = self.record(&target);
-            self.evictions[index].granted_seconds = Some(at);
-            self.evictions[index].reason = Some("NotFound");
-            self.drain.answer(self.world.now(), target, Answer::NotFound);
-        }
         let mut moment = Moment {
             at_seconds: at,
             nodes: Vec::new(),
@@ -168,10 +160,16 @@ impl<'a> Driver<'a> {
             lowest_healthy: usize::MAX,
         };
         let targets = self.refuse_again(targets, at, &mut moment);
-        let pods: Vec<ObjectKey> = targets.iter().map(|target| target.pod.clone()).collect();
-        let records: Vec<usize> = targets.iter().map(|target| self.record(target)).collect();
+        let (targets, gone): (Vec<_>, Vec<_>) =
+            targets.into_iter().partition(|(_, target)| self.world.pod(&target.pod).is_some());
+        for (index, target) in gone {
+            self.evictions[index].granted_seconds = Some(at);
+            self.evictions[index].reason = Some("NotFound");
+            self.drain.answer(self.world.now(), target, Answer::NotFound);
+        }
+        let pods: Vec<ObjectKey> = targets.iter().map(|(_, target)| target.pod.clone()).collect();
         let verdicts = self.world.evict_together(&pods);
-        for ((target, verdict), index) in targets.into_iter().zip(verdicts).zip(records) {
+        for ((index, target), verdict) in targets.into_iter().zip(verdicts) {
             self.nodes.entry(target.node.clone()).or_insert(at);
             let answer = self.take_answer(index, verdict, at, &mut moment);
             self.drain.answer(self.world.now(), target, answer);
@@ -180,15 +178,20 @@ impl<'a> Driver<'a> {
     }
 
     /// As long as no object has changed the engine has nothing new to say, and is not asked again:
-    /// most requests of a large drain are retries. Returns the others.
-    fn refuse_again(&mut self, targets: Vec<Target>, at: Time, moment: &mut Moment) -> Vec<Target> {
+    /// most requests of a large drain are retries. Returns the others, with their records.
+    fn refuse_again(
+        &mut self,
+        targets: Vec<Target>,
+        at: Time,
+        moment: &mut Moment,
+    ) -> Vec<(usize, Target)> {
         let version = self.world.version();
         let mut others = Vec::new();
         for target in targets {
             let index = self.record(&target);
             let Some(refusal) = self.refusals[index].as_ref().filter(|r| r.version == version)
             else {
-                others.push(target);
+                others.push((index, target));
                 continue;
             };
             for key in &refusal.budgets {
@@ -267,8 +270,7 @@ impl<'a> Driver<'a> {
     }
 
     fn record(&mut self, target: &Target) -> usize {
-        let key = (target.pod.clone(), target.uid.clone());
-        if let Some(index) = self.records.get(&key) {
+        if let Some(index) = self.records.get(&target.number) {
             return *index;
         }
         self.evictions.push(EvictionRun {
@@ -287,7 +289,7 @@ impl<'a> Driver<'a> {
             blocked_by: Vec::new(),
         });
         self.refusals.push(None);
-        self.records.insert(key, self.evictions.len() - 1);
+        self.records.insert(target.number, self.evictions.len() - 1);
         self.evictions.len() - 1
     }
 
