@@ -17,6 +17,7 @@ const NODES: usize = 1000;
 const PODS_PER_NODE: usize = 50;
 const PODS_PER_REPLICA: usize = 8;
 const REPLICAS_PER_BUDGET: usize = 10;
+const NODES_PER_JOB: usize = 20;
 const NAMESPACES: usize = 25;
 
 /// Drains 1,000 nodes of 50,000 pods and says how long that took.
@@ -51,7 +52,7 @@ pub fn large(holdfast: &Path, dir: &Path) -> Result<()> {
     Ok(())
 }
 
-/// As many empty nodes as full ones, and gangs that are spread over the full ones.
+/// As many empty nodes as full ones, and jobs of gangs that are spread over neighbours.
 fn cluster() -> Value {
     let mut items = Vec::new();
     for name in ["node", "spare"] {
@@ -82,8 +83,8 @@ fn cluster() -> Value {
                     "spec": {"schedulingPolicy": {"gang": {"minCount": PODS_PER_REPLICA}}}}));
             }
             metadata["name"] = json!(format!("{group}-{}", index % PODS_PER_REPLICA));
-            // A prime, so that neighbours are far apart.
-            let node = (job * pods + index) * 7919 % NODES;
+            // Each node has pods of several replicas of a job, which have to wait for each other.
+            let node = (job * pods / PODS_PER_NODE + index % NODES_PER_JOB) % NODES;
             items.push(json!({"apiVersion": "v1", "kind": "Pod", "metadata": metadata,
                 "spec": {"nodeName": format!("node-{node}"), "schedulingGroup": {"podGroupName": group},
                     "containers": [{"name": "main", "resources": {"requests": {"cpu": "1"}}}]},
