@@ -26,11 +26,9 @@ struct Cli {
 
 #[derive(Debug, Subcommand)]
 enum Command {
-    /// Decide the evictions of a cluster
+    // Described where their flags are: a description here would take the place of the long one.
     Serve(Box<serve::Args>),
-    /// Remove from a cluster what `serve --install` put there
     Uninstall(uninstall::Args),
-    /// Show what a drain would do, without doing it
     Simulate(Box<simulate::Args>),
     /// Show, without a cluster, what counting replicas changes
     Demo,

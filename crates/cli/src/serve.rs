@@ -12,6 +12,7 @@ use crate::logging::LogArgs;
 
 #[derive(Debug, clap::Args)]
 #[command(
+    about = "Decide the evictions of a cluster",
     long_about = "Decide the evictions of a cluster\n\n\
         Watches pods, budgets and what they refer to, answers the API server's admission \
         requests for pods/eviction, and records every grant in the budget's status before \

@@ -6,6 +6,7 @@ use holdfast_server::{ClusterOptions, Removal, UninstallOptions};
 
 #[derive(Debug, clap::Args)]
 #[command(
+    about = "Remove from a cluster what `serve --install` put there",
     long_about = "Remove from a cluster what `serve --install` put there\n\n\
         The webhook goes first, so that evictions no longer depend on Holdfast. The \
         CustomResourceDefinition is kept while there are budgets, because deleting it deletes \

@@ -40,6 +40,12 @@ impl Random {
         if from.is_empty() { None } else { Some(&from[self.below(from.len())]) }
     }
 
+    /// So many letters and digits, as in the names that Kubernetes generates.
+    pub fn letters(&mut self, count: usize) -> String {
+        const ALL: &[u8] = b"bcdfghjklmnpqrstvwxz2456789";
+        (0..count).map(|_| char::from(ALL[self.below(ALL.len())])).collect()
+    }
+
     pub fn shuffle<T>(&mut self, items: &mut [T]) {
         for last in (1..items.len()).rev() {
             items.swap(last, self.below(last + 1));

@@ -48,6 +48,7 @@ pub use text::show;
 
 #[derive(Debug, clap::Args)]
 #[command(
+    about = "Show what a drain would do, without doing it",
     long_about = "Show what a drain would do, without doing it\n\n\
         Reads manifests or a live cluster, puts the engine that decides evictions in production in \
         front of a simulated copy, drains nodes as kubectl does, and shows which evictions are \
@@ -63,16 +64,17 @@ pub use text::show;
         Exit codes: 0 the drain finishes, 1 it would block for ever, 2 error"
 )]
 pub struct Args {
-    /// Manifests: a file, a directory, or - for stdin; YAML or JSON, with any number of objects
+    /// Manifests: files, directories, or - for stdin; YAML or JSON, with any number of objects
     #[arg(
         short = 'f',
         long = "filename",
         value_name = "FILE",
+        num_args = 1..,
         required_unless_present = "from_cluster"
     )]
     files: Vec<PathBuf>,
     /// Nodes to drain, in this order
-    #[arg(long, value_name = "NODE", value_delimiter = ',', required = true)]
+    #[arg(long, value_name = "NODE", value_delimiter = ',', num_args = 1.., required = true)]
     drain: Vec<String>,
     /// Also simulate the same drain with all budgets counting pods: numbers of replicas become the
     /// numbers of their pods

@@ -14,8 +14,6 @@ use super::objects::{GivenOwner, Objects, PlacedPod, forget_uid, in_words};
 use super::placement;
 use super::scenario::count;
 
-const LETTERS: &[u8] = b"bcdfghjklmnpqrstvwxz2456789";
-
 /// Adds pods, and the objects that stand between a workload and its pods.
 pub fn make_pods(objects: &mut Objects) {
     let before = objects.pods.len();
@@ -97,7 +95,7 @@ impl Maker {
         let replicas = owner.replicas.unwrap_or(1);
         match owner.group_kind.kind.as_str() {
             "Deployment" => {
-                let name = format!("{name}-{}", self.letters(9));
+                let name = format!("{name}-{}", self.random.letters(9));
                 let set = self.own(given, "apps", "ReplicaSet", &name, replicas);
                 self.several_random(&template(&set), replicas);
             }
@@ -115,7 +113,7 @@ impl Maker {
             {
                 let parallelism = spec["parallelism"].as_i64().unwrap_or(1);
                 for index in 0..parallelism {
-                    let name = format!("{name}-{index}-{}", self.letters(5));
+                    let name = format!("{name}-{index}-{}", self.random.letters(5));
                     let labels = json!({"batch.kubernetes.io/job-name": owner.key.name});
                     self.pod(&template(owner), &name, &labels, &json!({}));
                 }
@@ -145,7 +143,7 @@ impl Maker {
                     "jobset.sigs.k8s.io/job-index": index.to_string(),
                 });
                 for pod in 0..job["template"]["spec"]["parallelism"].as_i64().unwrap_or(1) {
-                    let name = format!("{name}-{pod}-{}", self.letters(5));
+                    let name = format!("{name}-{pod}-{}", self.random.letters(5));
                     self.pod(&template, &name, &labels, &json!({}));
                 }
             }
@@ -194,7 +192,7 @@ impl Maker {
 
     fn several_random(&mut self, template: &Template<'_>, count: i64) {
         for _ in 0..count {
-            let name = format!("{}-{}", template.owner.key.name, self.letters(5));
+            let name = format!("{}-{}", template.owner.key.name, self.random.letters(5));
             if !self.pod(template, &name, &json!({}), &json!({})) {
                 return;
             }
@@ -273,10 +271,6 @@ impl Maker {
         let document = Document { place: by.document.place.clone(), value: Value::Null };
         self.owners.push(GivenOwner { owner: made.clone(), document });
         made
-    }
-
-    fn letters(&mut self, count: usize) -> String {
-        (0..count).map(|_| char::from(LETTERS[self.random.below(LETTERS.len())])).collect()
     }
 }
 

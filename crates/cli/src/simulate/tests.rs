@@ -181,3 +181,52 @@ fn a_list_of_a_live_cluster_is_taken_as_it_is() {
     assert_eq!(run.evictions.len(), 1, "the DaemonSet's pod is left alone");
     assert!(report.notes.iter().any(|note| note.contains("named elsewhere")), "{:?}", report.notes);
 }
+
+#[test]
+fn every_kind_of_workload_gets_its_pods_and_brings_them_back() {
+    let template = "template: {metadata: {labels: {app: a}}, spec: {containers: [{name: c}]}}";
+    let job = format!("{{parallelism: 3, {template}}}");
+    let jobs = format!("[{{name: r, replicas: 2, template: {{spec: {job}}}}}]");
+    let worker = template.replacen("template", "workerTemplate", 1);
+    let of = |kind: &str, spec: String| (kind.to_owned(), spec);
+    let kinds = [
+        (of("apps/v1, kind: Deployment", format!("{{replicas: 3, {template}}}")), 3, "w-"),
+        (of("apps/v1, kind: ReplicaSet", format!("{{replicas: 3, {template}}}")), 3, "w-"),
+        (of("v1, kind: ReplicationController", format!("{{{template}}}")), 1, "w-"),
+        (of("apps/v1, kind: StatefulSet", format!("{{replicas: 3, {template}}}")), 3, "w-0"),
+        (of("batch/v1, kind: Job", job), 3, "w-0-"),
+        (
+            of("jobset.x-k8s.io/v1alpha2, kind: JobSet", format!("{{replicatedJobs: {jobs}}}")),
+            6,
+            "w-r-0-0-",
+        ),
+        (
+            of(
+                "leaderworkerset.x-k8s.io/v1, kind: LeaderWorkerSet",
+                format!("{{replicas: 2, leaderWorkerTemplate: {{size: 3, {worker}}}}}"),
+            ),
+            6,
+            "w-0",
+        ),
+    ];
+    for ((kind, spec), pods, prefix) in kinds {
+        let manifests = format!(
+            "{{apiVersion: {kind}, metadata: {{name: w}}, spec: {spec}}}\n---\n\
+             {{apiVersion: v1, kind: Node, metadata: {{name: n1}}, status: {{allocatable: {{pods: 9}}}}}}\n---\n\
+             {{apiVersion: v1, kind: Node, metadata: {{name: n2}}, spec: {{unschedulable: true}}}}\n---\n\
+             {{apiVersion: v1, kind: Node, metadata: {{name: n3}}, status: {{allocatable: {{pods: 9}}}}}}\n"
+        );
+        let run = &simulate(&manifests, &["n1"], false).unwrap().runs[0];
+        let lanes = run.replicas.iter().chain(&run.pod_sets);
+        assert_eq!(lanes.clone().map(|lane| lane.pods).sum::<usize>(), pods, "{kind}");
+        assert!(run.outcome.is_finished() && run.unplaced_pods.is_empty(), "{kind}");
+        let last =
+            |lane: &super::report::Lane| lane.states.last().is_some_and(|state| state.healthy);
+        assert!(lanes.clone().all(last), "{kind}");
+        assert!(
+            run.evictions.iter().any(|e| e.pod.starts_with(prefix)),
+            "{kind}: {:?}",
+            run.evictions
+        );
+    }
+}

@@ -21,10 +21,6 @@ pub(super) type LwsGroup = (String, String);
 /// Namespace and the controller's uid, kind and name.
 pub(super) type OwnerKey = (String, ControllerRef);
 
-/// What the letters of a generated name are drawn from, as Kubernetes has it.
-const LETTERS: &[u8] = b"bcdfghjklmnpqrstvwxz2456789";
-const LETTERS_OF_A_NAME: usize = 5;
-
 pub(super) fn lws_group(pod: &Pod) -> Option<LwsGroup> {
     Some((pod.key.namespace.clone(), pod.lws.as_ref()?.group_key.clone()))
 }
@@ -109,9 +105,7 @@ impl World {
         let Some(owner) = departed.pod.controller.as_ref().map(|c| c.name.clone()) else { return };
         let mut successor = departed;
         loop {
-            let random = &mut self.cluster.random;
-            let mut letter = || char::from(LETTERS[random.below(LETTERS.len())]);
-            let suffix: String = (0..LETTERS_OF_A_NAME).map(|_| letter()).collect();
+            let suffix = self.cluster.random.letters(5);
             successor.pod.key.name = format!("{owner}-{suffix}");
             if !self.truth.pods.contains_key(&successor.pod.key) {
                 break;
