@@ -120,12 +120,12 @@ impl Drain {
     }
 
     pub fn answer(&mut self, now: Timestamp, target: Target, answer: Answer) {
-        let Some(progress) = self.begun.get_mut(&target.node) else { return };
         if answer == Answer::Denied {
             let again = now + self.options.retry;
             self.steps.entry(again).or_default().push(Step::Evict(target));
             return;
         }
+        let Some(progress) = self.begun.get_mut(&target.node) else { return };
         progress.wanted -= 1;
         let node = target.node.clone();
         if answer == Answer::Granted {

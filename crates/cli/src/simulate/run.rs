@@ -10,7 +10,7 @@ use holdfast_sim::{Answer, Drain, DrainOptions, Target, World};
 
 use super::objects::GivenBudget;
 use super::record::Recorder;
-use super::report::{BudgetRun, EvictionRun, Level, Moment, NodeRun, Outcome, Run, Time};
+use super::report::{BudgetRun, EvictionRun, Moment, NodeRun, Outcome, Run, Time};
 use super::scenario::{Counting, Scenario};
 
 /// A drain in which for so long nothing was granted, no pod started or ended, and whatever the engine
@@ -54,10 +54,12 @@ struct Driver<'a> {
     began: Timestamp,
     evictions: Vec<EvictionRun>,
     /// By the number of the target, where its record is.
-    records: BTreeMap<usize, usize>,
+    records: Vec<Option<usize>>,
     /// Of each record, the last denial.
     refusals: Vec<Option<Refusal>>,
-    denials: BTreeMap<ObjectKey, usize>,
+    /// Of each budget.
+    denials: Vec<usize>,
+    budgets: BTreeMap<ObjectKey, usize>,
     nodes: BTreeMap<Arc<str>, Time>,
     timeline: Vec<Moment>,
     granted: usize,
@@ -71,7 +73,8 @@ struct Driver<'a> {
 /// A denial, and the world that it was given in.
 struct Refusal {
     version: ResourceVersion,
-    budgets: Vec<ObjectKey>,
+    /// By their indices.
+    budgets: Vec<usize>,
 }
 
 impl<'a> Driver<'a> {
@@ -89,9 +92,12 @@ impl<'a> Driver<'a> {
             scenario,
             world,
             evictions: Vec::new(),
-            records: BTreeMap::new(),
+            records: Vec::new(),
             refusals: Vec::new(),
-            denials: BTreeMap::new(),
+            denials: vec![0; scenario.objects.budgets.len()],
+            budgets: (scenario.objects.budgets.iter().enumerate())
+                .map(|(index, given)| (given.budget.key.object.clone(), index))
+                .collect(),
             nodes: BTreeMap::new(),
             timeline: Vec::new(),
             granted: 0,
@@ -194,8 +200,8 @@ impl<'a> Driver<'a> {
                 others.push((index, target));
                 continue;
             };
-            for key in &refusal.budgets {
-                *self.denials.entry(key.clone()).or_default() += 1;
+            for budget in &refusal.budgets {
+                self.denials[*budget] += 1;
             }
             self.count_denial(index, at, moment);
             self.drain.answer(self.world.now(), target, Answer::Denied);
@@ -230,11 +236,13 @@ impl<'a> Driver<'a> {
             }
             Verdict::Deny(denial) => {
                 let causes = denial.causes.into_iter().filter_map(|cause| cause.budget);
-                let budgets: Vec<ObjectKey> = causes.map(|key| key.object).collect();
-                for key in &budgets {
-                    *self.denials.entry(key.clone()).or_default() += 1;
+                let keys: Vec<ObjectKey> = causes.map(|key| key.object).collect();
+                let budgets: Vec<usize> =
+                    keys.iter().filter_map(|key| self.budgets.get(key).copied()).collect();
+                for budget in &budgets {
+                    self.denials[*budget] += 1;
                 }
-                record.blocked_by = budgets.iter().map(|key| key.name.clone()).collect();
+                record.blocked_by = keys.into_iter().map(|key| key.name).collect();
                 record.first_denial.get_or_insert_with(|| denial.message.clone());
                 record.last_denial = Some(denial.message);
                 self.refusals[index] = Some(Refusal { version: self.world.version(), budgets });
@@ -270,7 +278,7 @@ impl<'a> Driver<'a> {
     }
 
     fn record(&mut self, target: &Target) -> usize {
-        if let Some(index) = self.records.get(&target.number) {
+        if let Some(Some(index)) = self.records.get(target.number) {
             return *index;
         }
         self.evictions.push(EvictionRun {
@@ -289,8 +297,12 @@ impl<'a> Driver<'a> {
             blocked_by: Vec::new(),
         });
         self.refusals.push(None);
-        self.records.insert(target.number, self.evictions.len() - 1);
-        self.evictions.len() - 1
+        let index = self.evictions.len() - 1;
+        if self.records.len() <= target.number {
+            self.records.resize(target.number + 1, None);
+        }
+        self.records[target.number] = Some(index);
+        index
     }
 
     fn note(&mut self) -> Duration {
@@ -310,11 +322,8 @@ impl<'a> Driver<'a> {
     fn report(self, counting: Counting, needs: &Needs, outcome: Outcome, end: Duration) -> Run {
         let (replicas, pod_sets) = self.recorder.lanes(end);
         let budgets = self.scenario.objects.budgets.iter().zip(needs).enumerate();
-        let budgets = budgets
-            .map(|(index, (given, needs))| {
-                self.budget(given, *needs, self.recorder.levels(index, end))
-            })
-            .collect();
+        let budgets =
+            budgets.map(|(index, (given, needs))| self.budget(index, given, *needs, end)).collect();
         Run {
             counting: match counting {
                 Counting::AsWritten => "AsWritten",
@@ -334,8 +343,14 @@ impl<'a> Driver<'a> {
         }
     }
 
-    fn budget(&self, given: &GivenBudget, needs: (i64, i64), states: Vec<Level>) -> BudgetRun {
-        let (needed, expected) = needs;
+    fn budget(
+        &self,
+        index: usize,
+        given: &GivenBudget,
+        (needed, expected): (i64, i64),
+        end: Duration,
+    ) -> BudgetRun {
+        let states = self.recorder.levels(index, end);
         let spec = &given.budget.spec;
         let below = states.iter().filter(|level| level.healthy < needed);
         let below =
@@ -356,7 +371,7 @@ impl<'a> Driver<'a> {
             expected,
             lowest_healthy: states.iter().map(|level| level.healthy).min().unwrap_or_default(),
             below_needed_seconds: Time(below),
-            denials: self.denials.get(key).copied().unwrap_or_default(),
+            denials: self.denials[index],
             states,
         }
     }
