@@ -85,9 +85,14 @@ fn verdict(run: &Run) -> String {
         capital(&outcome(&run.outcome)),
         escape(&facts.join(", "))
     );
-    for budget in run.budgets.iter().filter(|budget| !budget.below_needed_seconds.0.is_zero()) {
-        let (name, below) = (escape(&budget.name), budget.below_needed_seconds);
-        let _ = write!(line, ", <strong class=\"bad\">{name} below its need for {below}</strong>");
+    let below = || run.budgets.iter().filter(|budget| !budget.below_needed_seconds.0.is_zero());
+    if let Some(worst) = below().max_by_key(|budget| budget.below_needed_seconds) {
+        let time = worst.below_needed_seconds;
+        let what = match below().count() {
+            1 => format!("{} below its need for {time}", escape(&worst.name)),
+            several => format!("{several} budgets below their need, for up to {time}"),
+        };
+        let _ = write!(line, ", <strong class=\"bad\">{what}</strong>");
     }
     line + "</p>"
 }
