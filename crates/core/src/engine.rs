@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 
+use crate::invariant::Violations;
 use crate::io::{Change, Command, Input, Kind, SnapshotOutcome};
 use crate::leisure::Leisure;
 use crate::model::{
@@ -131,6 +132,11 @@ impl Engine {
         stats
     }
 
+    /// Which of its own checks have failed.
+    pub fn violations(&self) -> Violations {
+        self.counters.violations
+    }
+
     /// Recompute every counter from scratch and panic where it differs from the one kept.
     pub fn verify(&self) {
         self.namespaces.values().for_each(Namespace::verify);
@@ -217,7 +223,7 @@ impl Engine {
                 self.snapshot(now, &kind, namespace, outcome);
             }
             Input::Lead(leads) => {
-                let began = leads && !self.leads;
+                let began = leads && !self.leads && !planted!(LazyLeader);
                 self.leads = leads;
                 if began {
                     self.everywhere(now, Namespace::touch_all);
@@ -245,9 +251,9 @@ impl Engine {
                     self.within(now, &namespace, |ns, cx| ns.read(cx, purpose, outcome));
                 }
             }
-            Input::StatusWritten { budget, outcome } => {
+            Input::StatusWritten { budget, uid, outcome } => {
                 self.within_key(now, &budget.object, |ns, cx| {
-                    ns.written(cx, &budget, outcome);
+                    ns.written(cx, &budget, &uid, outcome);
                 });
             }
             Input::ScaleRead { namespace, owner, outcome } => {

@@ -52,6 +52,8 @@ pub enum Input {
     /// Answer to [`Command::WriteStatus`] and [`Command::ReadBudget`].
     StatusWritten {
         budget: BudgetKey,
+        /// As in the command: a budget may be deleted and created again before the answer comes.
+        uid: String,
         outcome: WriteOutcome,
     },
     /// Answer to [`Command::ReadScale`].
@@ -70,7 +72,8 @@ impl Input {
         self.subject().map(|(_, key, _)| key.namespace.as_str())
     }
 
-    pub(crate) fn subject(&self) -> Option<(Kind, &ObjectKey, &ResourceVersion)> {
+    /// Kind, key and version of the object that this input is about, if it is about one.
+    pub fn subject(&self) -> Option<(Kind, &ObjectKey, &ResourceVersion)> {
         Some(match self {
             Self::Pod(change) => (Kind::Pod, &change.object().key, &change.object().version),
             Self::Budget(change) => {
@@ -213,7 +216,7 @@ pub enum Command {
     },
     /// Read the budget afresh because the outcome of a write is unknown. Answer with
     /// [`Input::StatusWritten`].
-    ReadBudget { budget: BudgetKey },
+    ReadBudget { budget: BudgetKey, uid: String },
     /// Read the pod from the API server, not from a cache. Answer with [`Input::PodRead`].
     ReadPod { token: u64, pod: ObjectKey },
     /// Read the `/scale` subresource. Answer with [`Input::ScaleRead`].

@@ -11,6 +11,21 @@
 //! as `upstream N` (docs/upstream.md).
 #![forbid(unsafe_code)]
 
+/// Whether the simulator has planted this bug. Never, in a build of the product.
+#[cfg(feature = "planted-bugs")]
+macro_rules! planted {
+    ($bug:ident) => {
+        crate::planted::is_planted(crate::planted::Bug::$bug)
+    };
+}
+#[cfg(not(feature = "planted-bugs"))]
+macro_rules! planted {
+    ($bug:ident) => {
+        false
+    };
+}
+
+pub mod invariant;
 pub mod io;
 pub mod lease;
 mod leisure;
@@ -20,6 +35,8 @@ pub mod verdict;
 mod engine;
 mod intern;
 mod namespace;
+#[cfg(feature = "planted-bugs")]
+pub mod planted;
 mod progress;
 mod replica;
 mod resolver;

@@ -55,7 +55,11 @@ impl Seen {
     /// Watermarks never go back.
     pub(crate) fn write_into(&self, watermarks: &mut BTreeMap<String, ResourceVersion>) {
         for (kind, version) in &self.0 {
-            raise(watermarks.entry(kind.to_string()).or_default(), version);
+            let watermark = watermarks.entry(kind.to_string()).or_default();
+            if planted!(WatermarkBack) {
+                watermark.clone_from(version);
+            }
+            raise(watermark, version);
         }
     }
 }

@@ -1,5 +1,7 @@
 //! Numbers for whoever operates the engine. No decision reads them.
 
+use crate::invariant::Violations;
+
 /// How things stand, and what has happened so far.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Stats {
@@ -24,4 +26,6 @@ pub struct Counters {
     pub queue_adds: u64,
     /// Of those, how many because an earlier write was refused or lost to another.
     pub queue_retries: u64,
+    /// What the engine found wrong with itself, and denied for.
+    pub violations: Violations,
 }

@@ -198,7 +198,10 @@ impl ReplicaTally {
     fn summarise(&self, resolution: &Resolution, basic: &BasicMinCount) -> Summary {
         let min = min_count(&resolution.min, basic);
         Summary {
-            healthy: !resolution.leaving && min.as_ref().is_ok_and(|min| self.healthy_pods >= *min),
+            healthy: !resolution.leaving
+                && min.as_ref().is_ok_and(|min| {
+                    self.healthy_pods >= if planted!(AnyPodWillDo) { 1 } else { *min }
+                }),
             closes: min.is_err() && self.running > 0,
             leaving: resolution.leaving,
             live: !resolution.leaving && self.live > 0,

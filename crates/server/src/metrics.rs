@@ -7,6 +7,7 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use holdfast_core::Stats;
+use holdfast_core::invariant::Invariant;
 use holdfast_core::verdict::Verdict;
 use prometheus_client::encoding::{EncodeLabelSet, text::encode};
 use prometheus_client::metrics::counter::Counter;
@@ -37,6 +38,7 @@ pub struct Metrics {
     using_pod_grouping: Gauge,
     reconciliations: Family<ModeLabels, Counter>,
     misconfigurations: Counter,
+    violations: Family<InvariantLabels, Counter>,
     queue_depth: Family<QueueLabels, Gauge>,
     queue_adds: Family<QueueLabels, Counter>,
     queue_retries: Family<QueueLabels, Counter>,
@@ -64,6 +66,7 @@ impl Metrics {
             using_pod_grouping: Gauge::default(),
             reconciliations: Family::default(),
             misconfigurations: Counter::default(),
+            violations: Family::default(),
             queue_depth: Family::default(),
             queue_adds: Family::default(),
             queue_retries: Family::default(),
@@ -83,6 +86,10 @@ impl Metrics {
             raise(&self.reconciliations.get_or_create(&ModeLabels { mode }), count);
         }
         raise(&self.misconfigurations, counters.misconfigured);
+        for invariant in Invariant::LOOKED_AT {
+            let labels = InvariantLabels { id: invariant.to_string() };
+            raise(&self.violations.get_or_create(&labels), counters.violations.of(*invariant));
+        }
         self.queue_depth.get_or_create(&QUEUE).set(signed(stats.queued));
         raise(&self.queue_adds.get_or_create(&QUEUE), counters.queue_adds);
         raise(&self.queue_retries.get_or_create(&QUEUE), counters.queue_retries);
@@ -240,6 +247,12 @@ impl Metrics {
             self.misconfigurations.clone(),
         );
         registry.register(
+            "holdfast_invariant_violations",
+            "Checks of Holdfast's own that failed, by the id in docs/simulator.md; each denied what it was \
+             about, and each is a bug: please report it",
+            self.violations.clone(),
+        );
+        registry.register(
             "workqueue_depth",
             "Budgets to be looked at, and evictions that wait for a budget's writer",
             self.queue_depth.clone(),
@@ -281,6 +294,11 @@ struct ModeLabels {
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
 struct QueueLabels {
     name: &'static str,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct InvariantLabels {
+    id: String,
 }
 
 /// Upstream's name of its queue.
@@ -337,6 +355,7 @@ mod tests {
             "disruption_controller_reconciliations_total{mode=\"workload\"} 7",
             "disruption_controller_reconciliations_total{mode=\"pod\"} 0",
             "disruption_controller_pdb_grouping_misconfig_total 4",
+            "holdfast_invariant_violations_total{id=\"S1\"} 0",
             "workqueue_depth{name=\"disruption\"} 1",
             "workqueue_adds_total{name=\"disruption\"} 9",
             "workqueue_retries_total{name=\"disruption\"} 0",

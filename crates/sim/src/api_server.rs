@@ -23,11 +23,11 @@ impl World {
         match command {
             Command::WriteStatus { budget, uid, version, status } => {
                 let outcome = self.write_status((by, view), &budget, (&uid, &version), *status);
-                Some(Input::StatusWritten { budget, outcome })
+                Some(Input::StatusWritten { budget, uid, outcome })
             }
-            Command::ReadBudget { budget } => {
+            Command::ReadBudget { budget, uid } => {
                 let outcome = current(self.truth.budgets.get(&budget));
-                Some(Input::StatusWritten { budget, outcome })
+                Some(Input::StatusWritten { budget, uid, outcome })
             }
             Command::ReadPod { token, pod } => {
                 let outcome = match self.truth.pods.get(&pod) {

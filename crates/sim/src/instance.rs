@@ -21,13 +21,20 @@ pub enum Fate {
     NotApplied,
     /// Given up by the instance, and executed when [`World::land_late`] is called.
     AppliedLate,
+    /// A write that the API server refuses, and says so; anything else is lost.
+    Refused,
 }
 
 #[derive(Debug)]
 pub(crate) struct Instance {
     /// None while it is down.
     pub engine: Option<Engine>,
+    pub config: Config,
     pub listed: bool,
+    /// Nothing reaches it, and its clock goes on.
+    pub paused: bool,
+    /// How many calls it has made.
+    pub sent: u64,
     /// On its own clock.
     pub wake: Option<Timestamp>,
     pub watch: Watch,
@@ -40,13 +47,20 @@ impl Instance {
     pub fn new(config: &Config, clock: Clock) -> Self {
         Self {
             engine: Some(Engine::new(config.clone())),
+            config: config.clone(),
             listed: false,
+            paused: false,
+            sent: 0,
             wake: None,
             watch: Watch::default(),
             calls: Calls::default(),
             clock,
             view: Arc::default(),
         }
+    }
+
+    pub fn watches(&self, kind: &Kind) -> bool {
+        self.listed && self.config.kinds.contains(kind)
     }
 }
 
@@ -124,7 +138,7 @@ pub struct InstanceMut<'a> {
 }
 
 impl InstanceMut<'_> {
-    fn own(&mut self) -> &mut Instance {
+    pub(crate) fn own(&mut self) -> &mut Instance {
         &mut self.world.instances[self.index]
     }
 
@@ -133,7 +147,7 @@ impl InstanceMut<'_> {
     pub fn sync(&mut self) {
         self.own().watch.waiting.clear();
         self.own().listed = true;
-        for kind in self.world.watched() {
+        for kind in self.own().config.kinds.clone() {
             self.list(&kind);
         }
         self.world.settle();
@@ -161,6 +175,11 @@ impl InstanceMut<'_> {
         let offset_ms = i64::try_from(offset.as_millis()).unwrap_or(i64::MAX);
         let clock = &mut self.own().clock;
         (clock.offset_ms, clock.rate_permille) = (offset_ms, rate_permille);
+    }
+
+    /// A new process reads the time of day anew, and that may have been set meanwhile.
+    pub(crate) fn set_clock(&mut self, offset: Duration) {
+        self.own().clock.offset_ms = i64::try_from(offset.as_millis()).unwrap_or(i64::MAX);
     }
 
     /// The time on its own clock.
@@ -261,6 +280,7 @@ impl InstanceMut<'_> {
                 nothing
             }
             Fate::NotApplied => nothing,
+            Fate::Refused => refusal(&call.command).or(nothing),
             Fate::AppliedLate => {
                 self.world.late.push(call);
                 nothing
@@ -281,7 +301,7 @@ impl InstanceMut<'_> {
     /// The process dies: engine and queues are gone. Calls that it had sent may still be executed,
     /// by [`World::land_late`].
     pub fn crash(&mut self) {
-        let config = self.world.config().clone();
+        let config = self.own().config.clone();
         let clock = self.own().clock;
         let died = std::mem::replace(self.own(), Instance::new(&config, clock));
         self.own().engine = None;
@@ -297,9 +317,14 @@ impl InstanceMut<'_> {
 
     /// A new process with empty memory in its place, which lists and watches.
     pub fn restart(&mut self) {
-        let config = self.world.config().clone();
-        self.own().engine = Some(Engine::new(config));
+        self.revive();
         self.sync();
+    }
+
+    /// A new process with empty memory in its place, which has not listed anything yet.
+    pub(crate) fn revive(&mut self) {
+        let config = self.own().config.clone();
+        self.own().engine = Some(Engine::new(config));
     }
 
     /// The engine; it must be up.
@@ -330,13 +355,20 @@ pub(crate) enum Next {
     Call(Call),
 }
 
+fn refusal(command: &Command) -> Option<Input> {
+    use holdfast_core::io::WriteOutcome;
+    let Command::WriteStatus { budget, uid, .. } = command.clone() else { return None };
+    let outcome = WriteOutcome::Rejected("no".to_owned());
+    Some(Input::StatusWritten { budget, uid, outcome })
+}
+
 /// What an instance is told when a call came to nothing that it knows of.
 fn no_answer(command: &Command) -> Option<Input> {
     use holdfast_core::io::{PodReadOutcome, ScaleOutcome, SnapshotOutcome, WriteOutcome};
     let why = || "no answer".to_owned();
     match command.clone() {
-        Command::WriteStatus { budget, .. } | Command::ReadBudget { budget } => {
-            Some(Input::StatusWritten { budget, outcome: WriteOutcome::Unknown(why()) })
+        Command::WriteStatus { budget, uid, .. } | Command::ReadBudget { budget, uid } => {
+            Some(Input::StatusWritten { budget, uid, outcome: WriteOutcome::Unknown(why()) })
         }
         Command::ReadPod { token, .. } => {
             Some(Input::PodRead { token, outcome: PodReadOutcome::Failed(why()) })

@@ -36,6 +36,7 @@ mod builders;
 mod client;
 mod cluster;
 mod drain;
+mod faults;
 mod health;
 mod instance;
 mod name;

@@ -58,6 +58,10 @@ impl Truth {
         self.counter.into()
     }
 
+    pub fn counter(&self) -> u64 {
+        self.counter
+    }
+
     fn next_version(&mut self) -> ResourceVersion {
         self.counter += 1;
         self.counter.into()

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use holdfast_core::io::SnapshotOutcome;
+use holdfast_core::io::{SnapshotOutcome, WriteOutcome};
 use holdfast_core::model::{
     Budget, BudgetKey, GroupApi, GroupKind, ObjectKey, Owner, Pod, PodGroup, ResourceVersion,
 };
@@ -55,6 +55,13 @@ impl View {
                     apply(&mut self.budgets, budget.key.clone(), change, |old| &old.version);
                 }
             }
+            // The answer to a write or read of its own. Of one that is gone it says nothing.
+            Input::StatusWritten { outcome: WriteOutcome::Current(budget), .. }
+                if self.budgets.contains_key(&budget.key) =>
+            {
+                let change = Change::Applied((**budget).clone());
+                apply(&mut self.budgets, budget.key.clone(), &change, |old| &old.version);
+            }
             Input::ListBegan(kind) => {
                 self.lists.insert(kind.clone(), BTreeSet::new());
             }
@@ -69,21 +76,28 @@ impl View {
                 if self.reached.get(kind).is_some_and(|reached| version.is_older_than(reached)) {
                     return;
                 }
-                self.lists.insert(kind.clone(), BTreeSet::new());
+                let under_way = self.lists.insert(kind.clone(), BTreeSet::new());
                 for object in objects {
                     self.take_in(object);
                 }
                 let list = self.lists.remove(kind).unwrap_or_default();
                 self.retain(kind, version, &list);
+                self.lists.extend(under_way.map(|list| (kind.clone(), list)));
             }
             _ => {}
         }
     }
 
+    /// Whether all of this kind up to this version has been shown.
+    pub fn has_seen(&self, kind: &Kind, version: &ResourceVersion) -> bool {
+        let shown = [self.reached.get(kind), self.floors.get(kind)];
+        shown.into_iter().flatten().any(|shown| !shown.is_older_than(version))
+    }
+
     fn is_new(&mut self, kind: &Kind, key: &ObjectKey, version: &ResourceVersion) -> bool {
         if let Some(list) = self.lists.get_mut(kind) {
             list.insert(key.clone());
-            return true;
+            return self.floors.get(kind).is_none_or(|floor| floor.is_older_than(version));
         }
         let reached = self.reached.entry(kind.clone()).or_default();
         if reached.is_older_than(version) {

@@ -1,4 +1,4 @@
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -35,13 +35,17 @@ pub struct World {
     pub(crate) late: Vec<Call>,
     config: Config,
     now: Timestamp,
-    replies: BTreeMap<String, Verdict>,
+    /// And the version at which each was given.
+    replies: BTreeMap<String, (Verdict, u64)>,
     events: Vec<Event>,
     evictions: u64,
     /// Views and writes, for those who check the engines by them; to keep them costs a copy of all
     /// objects per write.
     recording: bool,
     writes: Vec<Written>,
+    /// All that is, and all that ever happened, for lists from an older server.
+    true_view: View,
+    history: Vec<(u64, Input)>,
 }
 
 /// A status write that the API server has applied.
@@ -77,6 +81,8 @@ impl World {
             evictions: 0,
             recording: false,
             writes: Vec::new(),
+            true_view: View::default(),
+            history: Vec::new(),
         }
     }
 
@@ -129,7 +135,7 @@ impl World {
             for index in 0..self.instances.len() {
                 let instance = &mut self.instances[index];
                 let shown = instance.clock.read(self.now);
-                if instance.wake.is_some_and(|wake| wake <= shown) {
+                if !instance.paused && instance.wake.is_some_and(|wake| wake <= shown) {
                     instance.wake = None;
                     self.feed_to(index, Input::Tick);
                 }
@@ -150,7 +156,8 @@ impl World {
 
     /// When something happens next without anybody's doing.
     pub fn next_due(&self) -> Option<Timestamp> {
-        let wakes = self.instances.iter().filter_map(|i| i.wake.map(|wake| i.clock.when(wake)));
+        let awake = self.instances.iter().filter(|instance| !instance.paused);
+        let wakes = awake.filter_map(|i| i.wake.map(|wake| i.clock.when(wake)));
         wakes.chain(self.cluster.next_due()).min()
     }
 
@@ -199,8 +206,10 @@ impl World {
         self.late.remove(n);
     }
 
-    /// From now on keep what each instance is told ([`World::view_of`]) and every status write.
+    /// From now on keep what each instance is told ([`World::view_of`]), every status write, and
+    /// everything that happens. To be called while the world is empty.
     pub fn record(&mut self) {
+        assert!(self.truth.version() == 0.into(), "what is there already was not recorded");
         self.recording = true;
     }
 
@@ -223,13 +232,17 @@ impl World {
         &self.instances[index].view
     }
 
-    /// Every object that an instance could have been told of, as it truly stands.
-    pub fn true_view(&self) -> View {
-        let mut view = View::default();
-        for input in self.config.kinds.iter().flat_map(|kind| self.truth.list(kind)) {
-            view.take_in(&input);
-        }
-        view
+    /// Every object that an instance could have been told of, as it truly stands. Only of a world
+    /// that is recorded.
+    pub fn true_view(&self) -> &View {
+        &self.true_view
+    }
+
+    /// Everything of this kind that happened after this version, oldest first.
+    pub(crate) fn history(&self, kind: &Kind, after: u64) -> impl Iterator<Item = &Input> {
+        let later = self.history.iter().filter(move |(version, _)| *version > after);
+        let of_kind = move |input: &&Input| input.subject().is_some_and(|(of, ..)| of == *kind);
+        later.map(|(_, input)| input).filter(of_kind)
     }
 
     /// An engine that has just listed everything, to hold against those that have been running.
@@ -250,15 +263,12 @@ impl World {
         self.instance(0).inject(input);
     }
 
-    pub(crate) fn config(&self) -> &Config {
-        &self.config
-    }
-
-    pub(crate) fn watched(&self) -> BTreeSet<Kind> {
-        self.config.kinds.clone()
-    }
-
     pub(crate) fn take_reply(&mut self, eviction: &str) -> Option<Verdict> {
+        self.take_reply_as_of(eviction).map(|(verdict, _)| verdict)
+    }
+
+    /// With the version at which it was given.
+    pub(crate) fn take_reply_as_of(&mut self, eviction: &str) -> Option<(Verdict, u64)> {
         self.replies.remove(eviction)
     }
 
@@ -333,12 +343,14 @@ impl World {
         while let Some(command) = engine.poll() {
             match command {
                 Command::Reply { eviction, verdict } => {
-                    let earlier = self.replies.insert(eviction.clone(), verdict);
+                    let earlier =
+                        self.replies.insert(eviction.clone(), (verdict, self.truth.counter()));
                     assert!(earlier.is_none(), "{eviction} was answered twice");
                 }
                 Command::Event(event) => self.events.push(event),
                 Command::WakeAt(at) => instance.wake = Some(at),
                 command => {
+                    instance.sent += 1;
                     let view = instance.view.clone();
                     instance.calls.waiting.push_back(Call { by: index, command, view });
                 }
@@ -347,6 +359,10 @@ impl World {
     }
 
     fn notify(&mut self, kind: &Kind, input: &Input) {
+        if self.recording {
+            self.true_view.take_in(input);
+            self.history.push((self.truth.counter(), input.clone()));
+        }
         match input {
             Input::Pod(Change::Applied(pod)) => {
                 self.cluster.saw(pod);
@@ -362,7 +378,8 @@ impl World {
         if !self.config.kinds.contains(kind) {
             return;
         }
-        for instance in self.instances.iter_mut().filter(|instance| instance.listed) {
+        let watches = |instance: &&mut Instance| instance.watches(kind);
+        for instance in self.instances.iter_mut().filter(watches) {
             instance.watch.waiting.push_back((kind.clone(), input.clone()));
         }
     }

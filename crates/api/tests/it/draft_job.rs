@@ -104,12 +104,12 @@ impl Cluster {
             while let Some(command) = self.engine.poll() {
                 match command {
                     Command::Reply { verdict, .. } => answer = Some(verdict),
-                    Command::WriteStatus { budget, status, .. } => {
+                    Command::WriteStatus { budget, uid, status, .. } => {
                         let stored = self.budget.as_mut().expect("it writes what it was given");
                         stored.status = *status;
                         stored.version = ResourceVersion(self.now.to_string());
                         let outcome = WriteOutcome::Current(Box::new(stored.clone()));
-                        inputs.push(Input::StatusWritten { budget, outcome });
+                        inputs.push(Input::StatusWritten { budget, uid, outcome });
                     }
                     _ => {}
                 }

@@ -110,13 +110,13 @@ impl Cluster {
 
     /// The input with which a cluster without faults answers.
     pub fn answer(&mut self, command: Command) -> Option<Input> {
-        let Command::WriteStatus { budget, status, .. } = command else { return None };
+        let Command::WriteStatus { budget, uid, status, .. } = command else { return None };
         let version = self.next_version();
         let object = self.budgets.get_mut(&budget)?;
         object.version = version;
         object.status = *status;
         let outcome = WriteOutcome::Current(Box::new(object.clone()));
-        Some(Input::StatusWritten { budget, outcome })
+        Some(Input::StatusWritten { budget, uid, outcome })
     }
 
     /// Answers until the engine wants nothing more.

@@ -47,6 +47,9 @@ impl Namespace {
         if let Some(grant) = budget.ledger.get(&pod.name, &pod.pod.uid) {
             return Opinion::Renew { cost: grant.cost };
         }
+        if planted!(GrantByName) && budget.ledger.names(&pod.name) {
+            return Opinion::Renew { cost: 0 };
+        }
         let not_ready = !pod.pod.ready;
         let always = budget.object.spec.unhealthy_policy == UnhealthyPolicy::AlwaysAllow;
         if evaluation.failure == Some(Failure::Processing) {
@@ -58,7 +61,7 @@ impl Namespace {
         if evaluation.scope == Scope::Workload && pod.replica.is_none() {
             return deny(DenyReason::MissingReference, evaluation, None);
         }
-        if evaluation.failure.is_some() {
+        if evaluation.failure.is_some() && !planted!(FailOpen) {
             return deny(DenyReason::FailedClosed, evaluation, None);
         }
         let sound = pod.is_sound(evaluation.scope);

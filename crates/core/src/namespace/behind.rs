@@ -26,6 +26,9 @@ impl Namespace {
     /// Whether we have seen all that the budget's status was computed from. If not, asks for it.
     pub(super) fn is_current(&mut self, cx: &mut Context<'_>, id: &BudgetId) -> bool {
         let Some(budget) = self.budgets.get(id) else { return true };
+        if planted!(SkipWatermark) {
+            return true;
+        }
         let mut behind = BTreeSet::new();
         for (name, version) in &budget.object.status.watermarks {
             let Some(kind) = cx.progress.kind(name) else { continue };

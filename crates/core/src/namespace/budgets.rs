@@ -72,6 +72,8 @@ impl Namespace {
                     self.take_in(cx, &id, budget);
                 }
             }
+            // An answer that was long on its way must not bring back what is gone.
+            Some(entry) if budget.version.is_older_than(&entry.object.version) => {}
             Some(_) => {
                 // The successor is in force before anybody who waited for the old one starts over.
                 let writer = self.remove_budget(cx, &id);

@@ -57,9 +57,11 @@ impl Ledger {
         live.map(|g| &g.grant)
     }
 
-    /// The recorded grant that this eviction wrote or renewed.
-    pub(super) fn committed(&self, pod: &str, eviction: &str) -> bool {
-        self.of_pod(pod).any(|g| g.state == State::Committed && g.grant.eviction == eviction)
+    /// Whether a grant that this eviction wrote or renewed is recorded. One that has ended counts only if
+    /// it is for this very pod: the eviction may have been granted for a successor since.
+    pub(super) fn committed(&self, pod: &str, uid: &str, eviction: &str) -> bool {
+        let own = |g: &&LiveGrant| g.state == State::Committed && g.grant.eviction == eviction;
+        self.of_pod(pod).filter(own).any(|g| !g.ended || g.grant.uid == uid)
     }
 
     pub(super) fn is_full(&self) -> bool {
@@ -78,10 +80,10 @@ impl Ledger {
         self.grants.into_values().filter(|g| g.state != State::InFlight && !g.ended).collect()
     }
 
-    /// When a grant that is recorded and live was first seen.
+    /// When a grant that is live, and not just being written, was first seen.
     pub(super) fn first_seen(&self, pod: &str, uid: &str) -> Option<Timestamp> {
         let live = self.grants.get(&(pod.to_owned(), uid.to_owned()))?;
-        (live.state == State::Committed && !live.ended).then_some(live.first_seen)
+        (live.state != State::InFlight && !live.ended).then_some(live.first_seen)
     }
 
     pub(super) fn end(&mut self, pod: &str, uid: &str) {
@@ -93,7 +95,7 @@ impl Ledger {
     /// Whether a write that carries it is under way.
     pub(super) fn is_in_flight(&self, pod: &str, uid: &str) -> bool {
         let live = self.grants.get(&(pod.to_owned(), uid.to_owned()));
-        live.is_some_and(|g| g.state != State::Committed && !g.ended)
+        live.is_some_and(|g| g.state == State::InFlight && !g.ended)
     }
 
     /// Whether any grant is for a pod of this name.
@@ -136,8 +138,13 @@ impl Namespace {
         eviction: &str,
     ) {
         let Some(entry) = self.budgets.get_mut(id) else { return };
-        entry.ledger.grants.retain(|_, g| g.grant.pod != pod || g.grant.eviction != eviction);
+        let others = !planted!(RefundOthers);
+        entry
+            .ledger
+            .grants
+            .retain(|_, g| g.grant.pod != pod || (others && g.grant.eviction != eviction));
         self.recount_grants(cx, pod);
+        self.bind_grants(cx, pod);
     }
 
     /// The write that carried uncommitted grants did not happen.
@@ -165,6 +172,7 @@ impl Namespace {
         }
         for pod in dropped {
             self.recount_grants(cx, &pod);
+            self.bind_grants(cx, &pod);
         }
     }
 
@@ -173,27 +181,43 @@ impl Namespace {
         let Some(entry) = self.budgets.get_mut(id) else { return };
         let mut recorded = recorded_grants(&entry.object.status);
         let mut touched: BTreeSet<String> = BTreeSet::new();
-        entry.ledger.grants.retain(|_, live| {
+        let mut elsewhere = Vec::new();
+        entry.ledger.grants.retain(|key, live| {
             // By eviction and not by uid: a grant that was bound to a successor has another uid on
             // the API server until that is written.
-            let found = recorded.remove(&live.record_key()).is_some();
+            let record = live.record_key();
+            // One that has ended must not be taken for what its request was granted for a successor.
+            let own = |grant: &Grant| !live.ended || grant.uid == live.grant.uid;
+            let found = recorded.get(&record).is_some_and(own).then(|| recorded.remove(&record));
             let replaced = live.replaced.take();
-            if found {
+            if let Some(grant) = found.flatten() {
                 live.state = State::Committed;
-            } else {
-                live.replaced = replaced.filter(|r| recorded.remove(&r.record_key()).is_some());
+                if grant.uid == live.grant.uid {
+                    live.grant = grant;
+                } else if !grant.uid.is_empty() {
+                    elsewhere.push((key.clone(), grant));
+                }
+                return true;
             }
-            let stays = found || live.state != State::Committed;
+            live.replaced = replaced.filter(|r| recorded.remove(&r.record_key()).is_some());
+            let stays = match live.state {
+                State::Committed => false,
+                State::InFlight => true,
+                State::Adopted => !live.ended,
+            };
             if !stays {
                 touched.insert(live.grant.pod.clone());
             }
             stays
         });
+        for (key, grant) in elsewhere {
+            touched.insert(grant.pod.clone());
+            self.put_where_recorded(cx, id, &key, grant);
+        }
         for (_, grant) in recorded {
             touched.insert(grant.pod.clone());
             let foreign = grant.eviction.is_empty();
-            if self.abandoned.contains_key(&grant.eviction) {
-                // Our own write, long given up for lost, and denied to whoever asked.
+            if self.is_abandoned(id, &grant) {
                 let refund =
                     Op::Refund { pod: grant.pod.clone(), eviction: grant.eviction.clone() };
                 self.enqueue_later(id, refund);
@@ -218,10 +242,33 @@ impl Namespace {
         }
     }
 
+    /// A write of ours, long given up for lost, and denied to whoever asked.
+    fn is_abandoned(&self, id: &BudgetId, grant: &Grant) -> bool {
+        let abandoned = self.abandoned.get(&grant.eviction);
+        abandoned.is_some_and(|(_, budgets)| budgets.contains(id))
+    }
+
+    /// Whoever wrote it may have seen a later pod of the name than we have. If we have seen as much, it
+    /// is bound to the pod that is there now.
+    fn put_where_recorded(
+        &mut self,
+        cx: &mut Context<'_>,
+        id: &BudgetId,
+        key: &(String, String),
+        grant: Grant,
+    ) {
+        let Some(entry) = self.budgets.get_mut(id) else { return };
+        let Some(live) = entry.ledger.grants.remove(key) else { return };
+        let (pod, uid, first_seen) = (grant.pod.clone(), grant.uid.clone(), live.first_seen);
+        let place = entry.ledger.grants.entry((pod.clone(), uid.clone()));
+        place.or_insert(LiveGrant { grant, ..live });
+        self.watch_grant(cx, id, &pod, &uid, first_seen);
+    }
+
     /// The budget is back: so are the grants that its predecessor had (semantics 5).
     pub(super) fn adopt_orphans(&mut self, cx: &mut Context<'_>, id: &BudgetId) {
         let orphans = self.orphans.remove(id).unwrap_or_default();
-        let abandoned = |live: &LiveGrant| self.abandoned.contains_key(&live.grant.eviction);
+        let abandoned = |live: &LiveGrant| self.is_abandoned(id, &live.grant);
         let (lost, orphans): (Vec<_>, Vec<_>) = orphans.into_iter().partition(abandoned);
         for live in lost {
             self.recount_grants(cx, &live.grant.pod);
@@ -314,6 +361,10 @@ impl Namespace {
                 .collect();
             for key in stray {
                 let Some(budget) = self.budgets.get_mut(&id) else { continue };
+                // It has one of its own. Should that be refunded, it gets this one then.
+                if budget.ledger.get(name, &uid).is_some() {
+                    continue;
+                }
                 // While we are behind, it may be for a successor that we have not seen yet.
                 if !seen && !key.1.is_empty() {
                     budget.strays = true;
@@ -322,7 +373,7 @@ impl Namespace {
                 if let Some(mut live) = budget.ledger.grants.remove(&key) {
                     live.grant.uid.clone_from(&uid);
                     let first_seen = live.first_seen;
-                    budget.ledger.grants.entry((name.to_owned(), uid.clone())).or_insert(live);
+                    budget.ledger.grants.insert((name.to_owned(), uid.clone()), live);
                     self.watch_grant(cx, &id, name, &uid, first_seen);
                 }
             }
@@ -388,7 +439,7 @@ impl Namespace {
         }
         let Some(entry) = self.pods.get(pod) else { return };
         let granted = self.count_grants(pod, &entry.pod.uid);
-        if granted != entry.granted {
+        if granted != entry.granted && !planted!(StaleCounters) {
             self.with_pod(cx, pod, |entry| entry.granted = granted);
         }
     }

@@ -14,6 +14,7 @@ mod evaluate;
 mod expiry;
 mod explain;
 mod kept;
+mod last_look;
 mod ledger;
 mod objects;
 mod pods;
@@ -68,8 +69,9 @@ pub(crate) struct Namespace {
     /// Grants of budgets that were deleted less than two minutes ago (semantics 5).
     orphans: BTreeMap<BudgetId, Vec<LiveGrant>>,
     requests: BTreeMap<String, Request>,
-    /// Requests that were denied while a write of theirs might still land, and when that was.
-    abandoned: BTreeMap<String, Timestamp>,
+    /// Requests that were denied while a write of theirs to these budgets might still land, and when
+    /// that was.
+    abandoned: BTreeMap<String, (Timestamp, BTreeSet<BudgetId>)>,
     /// Pod name to requests that wait until the cache has caught up with a live read of it, or until
     /// an earlier request for the same pod is answered.
     parked: BTreeMap<String, BTreeSet<String>>,
@@ -108,7 +110,7 @@ pub(crate) struct Reads {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum ReadPurpose {
     Decide { eviction: String },
-    Expire { budget: BudgetId, pod: String, uid: String },
+    Expire { budget: BudgetId, pod: String, uid: String, asked: Timestamp },
 }
 
 impl Reads {
@@ -235,8 +237,8 @@ impl Namespace {
     ) {
         match purpose {
             ReadPurpose::Decide { eviction } => self.decide_read(cx, &eviction, outcome),
-            ReadPurpose::Expire { budget, pod, uid } => {
-                self.expire_read(cx, &budget, &pod, &uid, &outcome);
+            ReadPurpose::Expire { budget, pod, uid, asked } => {
+                self.expire_read(cx, (&budget, &pod, &uid), asked, &outcome);
             }
         }
     }

@@ -34,7 +34,8 @@ impl PodEntry {
     /// Healthy but for grants (semantics 5).
     pub(super) fn is_sound(&self, scope: Scope) -> bool {
         let running = scope == Scope::Pod || self.pod.phase == Phase::Running;
-        self.pod.ready && !self.pod.terminating && running
+        let going = self.pod.terminating && !planted!(TerminatingHealthy);
+        self.pod.ready && !going && running
     }
 
     pub(super) fn part(&self, scope: Scope) -> Part {
@@ -111,7 +112,7 @@ impl Namespace {
             // Already gone, or already replaced.
             _ => return,
         }
-        if last.is_targeted() {
+        if last.is_targeted() || planted!(NoSuccessor) {
             self.mark_evidence(cx, &name, &last.uid, &last.version);
         }
         self.forget_pod(cx, &name, &last.version);

@@ -7,6 +7,8 @@
 //!                   \--(objection, rejection, deadline)--> refunds, Reply Deny
 //! ```
 
+use std::collections::BTreeSet;
+
 use super::assess::{Objection, Opinion};
 use super::explain::refuse;
 use super::kept::KeptPod;
@@ -29,8 +31,8 @@ pub(super) struct Request {
     /// Budgets that hold a grant which this request wrote: refunded if it comes to nothing.
     pub(super) reserved: Vec<BudgetId>,
     pub(super) grants: Vec<(BudgetKey, i64)>,
-    /// A write has carried a grant of its.
-    pub(super) wrote: bool,
+    /// Budgets of which a write has carried a grant of its, one that was not there before.
+    pub(super) wrote: BTreeSet<BudgetId>,
     /// The pod that is decided about, by uid.
     pub(super) uid: Option<String>,
     /// The deadline passed while a write was under way; its outcome only matters for the refund.
@@ -62,7 +64,7 @@ impl Namespace {
         truncate(&mut eviction.requester, REQUESTER_BYTES_MAX);
         let id = eviction.id.clone();
         let deadline = eviction.deadline;
-        if let Some(why) = cx.unsynced {
+        if let Some(why) = cx.unsynced.filter(|_| !planted!(ServeUnsynced)) {
             let why =
                 format!("Holdfast is still reading the cluster ({why}); try again in a moment");
             let denial = refuse(DenyReason::BeingProcessed, &why);
@@ -74,7 +76,7 @@ impl Namespace {
             stage: Stage::Parked,
             reserved: Vec::new(),
             grants: Vec::new(),
-            wrote: false,
+            wrote: BTreeSet::new(),
             uid: None,
             answered: false,
         };
@@ -129,7 +131,8 @@ impl Namespace {
             entry.pod.uid == pod.uid && !entry.pod.version.is_older_than(&pod.version)
         });
         if caught_up {
-            self.decide(cx, id);
+            // By the cache, unless that shows by now that it is on its way out.
+            self.start(cx, id);
         } else {
             request.stage = Stage::Parked;
             self.parked.entry(pod.key.name.clone()).or_default().insert(id.to_owned());
@@ -166,7 +169,10 @@ impl Namespace {
         let mut grants = Vec::new();
         for budget in covering {
             match self.opinion(budget, pod) {
-                Opinion::Deny(objection) => objections.push((budget.clone(), objection)),
+                Opinion::Deny(objection) => {
+                    let blamed = if planted!(BlameAnother) { &covering[0] } else { budget };
+                    objections.push((blamed.clone(), objection));
+                }
                 Opinion::Allow { cost } | Opinion::Renew { cost } => {
                     grants.push(((**budget).clone(), cost));
                 }
@@ -177,7 +183,8 @@ impl Namespace {
             return self.deny(cx, id, denial);
         }
         let reserving = Reserving {
-            budgets: covering.to_vec(),
+            budgets: covering[..if planted!(FirstBudgetOnly) { 1 } else { covering.len() }]
+                .to_vec(),
             next: 0,
             uid: pod.pod.uid.clone(),
             pending: None,
@@ -198,6 +205,9 @@ impl Namespace {
 
     pub(super) fn deadline(&mut self, cx: &mut Context<'_>, id: &str) {
         let Some(request) = self.requests.get_mut(id) else { return };
+        if planted!(NoDeadline) {
+            return;
+        }
         if cx.now < request.eviction.deadline || request.answered {
             return;
         }
@@ -264,9 +274,9 @@ impl Namespace {
         self.refund(cx, id);
         let Some(request) = self.requests.remove(id) else { return };
         let pod = request.eviction.pod.name;
-        if request.wrote {
-            self.abandoned.retain(|_, at| *at + GRANT_EXPIRES > cx.now);
-            self.abandoned.insert(id.to_owned(), cx.now);
+        if !request.wrote.is_empty() {
+            self.abandoned.retain(|_, (at, _)| *at + GRANT_EXPIRES > cx.now);
+            self.abandoned.insert(id.to_owned(), (cx.now, request.wrote));
         }
         if let Some(ids) = self.parked.get_mut(&pod) {
             ids.remove(id);
@@ -280,6 +290,9 @@ impl Namespace {
         let pod = request.eviction.pod.name.clone();
         let reserved = std::mem::take(&mut request.reserved);
         request.grants.clear();
+        if planted!(NoRefund) {
+            return;
+        }
         for budget in reserved.into_iter().rev() {
             self.enqueue(cx, &budget, Op::Refund { pod: pod.clone(), eviction: id.to_owned() });
         }

@@ -4,6 +4,7 @@ use super::assess::Opinion;
 use super::requests::{Request, Reserving, Stage, is_running};
 use super::writer::Op;
 use super::{BudgetId, Context, Namespace};
+use crate::io::Kind;
 use crate::model::{BudgetKey, Grant, Phase, Pod};
 use crate::replica::ReplicaKey;
 use crate::selector::Labels;
@@ -44,10 +45,12 @@ impl Namespace {
         let name = &request.eviction.pod.name;
         let reserving_now =
             |r: &Request| matches!(r.stage, Stage::Reserving(_)) && r.eviction.pod.name == *name;
-        let busy = self.requests.values().any(reserving_now);
+        let mut others = self.requests.iter().filter(|(other, _)| *other != id);
+        let busy = others.any(|(_, other)| reserving_now(other));
         let name = name.clone();
         let Some(request) = self.requests.get_mut(id) else { return };
-        if request.eviction.dry_run {
+        let surplus = planted!(ForgetSurplus) && grants.iter().all(|(_, cost)| *cost == 0);
+        if surplus || (request.eviction.dry_run && !planted!(RecordDryRun)) {
             request.grants = grants;
             return self.allow(cx, id, AllowReason::Granted);
         }
@@ -95,8 +98,9 @@ impl Namespace {
                 return Turn::Done;
             };
             if !entry.budgets.contains(budget) {
-                // The budget, or the pod's labels, changed meanwhile: it does not cover it any more.
-                self.reserved(cx, budget, id, None);
+                // The budget, or the pod's labels, changed meanwhile: it does not cover it any more. What is
+                // recorded elsewhere names it, and would look incomplete for ever.
+                self.restart(cx, id);
                 return Turn::Done;
             }
             let (cost, renewal) = match self.opinion(budget, entry) {
@@ -110,6 +114,12 @@ impl Namespace {
             };
             (cost, renewal, self.replica_label(entry), entry.pod.uid.clone())
         };
+        // What is renewed may stand for an earlier request, which is complete without those that came to
+        // cover the pod since; and this one without those that ceased to.
+        let renewed = self.budgets.get(budget).and_then(|b| b.ledger.get(name, &uid));
+        let renewed = renewed.filter(|_| renewal);
+        let names = reserving.budgets.iter().map(|b| b.object.name.clone());
+        let budgets = names.filter(|n| renewed.is_none_or(|r| r.budgets.contains(n))).collect();
         let grant = Grant {
             pod: name.to_owned(),
             uid,
@@ -118,10 +128,19 @@ impl Namespace {
             requester: eviction.requester.clone(),
             granted_at: cx.now.truncated(),
             eviction: id.to_owned(),
-            budgets: reserving.budgets.iter().map(|b| b.object.name.clone()).collect(),
+            budgets,
         };
+        // Known from a live read, maybe ahead of every watch: nobody may take an earlier pod of the name,
+        // which it still sees, for the one that this grant is for.
+        if let Some(pod) = &reserving.pending
+            && let Some(entry) = self.budgets.get_mut(budget)
+        {
+            entry.seen.note(&Kind::Pod, &pod.version);
+        }
         if let Some(request) = self.requests.get_mut(id) {
-            request.wrote = true;
+            if !renewal {
+                request.wrote.insert(budget.clone());
+            }
             if let Stage::Reserving(reserving) = &mut request.stage {
                 reserving.in_flight = true;
             }
@@ -129,30 +148,23 @@ impl Namespace {
         Turn::Grant { grant, renewal }
     }
 
-    /// This budget has its grant (or needs none): on to the next, or to the answer.
+    /// This budget has its grant: on to the next, or to the answer.
     pub(super) fn reserved(
         &mut self,
         cx: &mut Context<'_>,
         budget: &BudgetId,
         id: &str,
-        granted: Option<(i64, bool)>,
+        (cost, renewal): (i64, bool),
     ) {
         let Some(request) = self.requests.get_mut(id) else { return };
-        if let Some((cost, renewal)) = granted {
-            request.grants.push(((**budget).clone(), cost));
-            // What another request wrote is not ours to take back.
-            if !renewal {
-                request.reserved.push(budget.clone());
-            }
+        request.grants.push(((**budget).clone(), cost));
+        // What another request wrote is not ours to take back.
+        if !renewal {
+            request.reserved.push(budget.clone());
         }
         let Stage::Reserving(reserving) = &mut request.stage else { return };
         reserving.in_flight = false;
-        if granted.is_some() {
-            reserving.next += 1;
-        } else {
-            // Not done with: should it come to cover the pod again, it is asked again.
-            reserving.budgets.remove(reserving.next);
-        }
+        reserving.next += 1;
         if reserving.next == reserving.budgets.len() {
             self.cover_newcomers(id);
         }
@@ -172,6 +184,9 @@ impl Namespace {
     fn cover_newcomers(&mut self, id: &str) {
         let Some(request) = self.requests.get(id) else { return };
         let Stage::Reserving(reserving) = &request.stage else { return };
+        if planted!(FirstBudgetOnly) {
+            return;
+        }
         let cached = self.covered(&request.eviction.pod.name).map_or(&[][..], |(_, ids)| ids);
         let mut covering = cached.to_vec();
         if let Some(pod) = &reserving.pending {

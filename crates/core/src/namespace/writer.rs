@@ -65,11 +65,12 @@ struct Batch {
 }
 
 #[derive(Debug)]
-struct Granted {
-    eviction: String,
+pub(super) struct Granted {
+    pub(super) eviction: String,
     pod: String,
-    cost: i64,
-    renewal: bool,
+    uid: String,
+    pub(super) cost: i64,
+    pub(super) renewal: bool,
 }
 
 impl Writer {
@@ -123,15 +124,48 @@ impl Namespace {
             if cx.leads && self.is_current(cx, id) {
                 self.announce(cx, id);
                 self.commit(cx, id);
+            } else {
+                // Refunds wait for nobody.
+                self.pump(cx, id);
             }
         }
         cx.leisure.wake_next(cx.now, cx.timers);
     }
 
     /// What became of the write, or of the read that asked after it.
-    pub(crate) fn written(&mut self, cx: &mut Context<'_>, key: &BudgetKey, outcome: WriteOutcome) {
+    pub(crate) fn written(
+        &mut self,
+        cx: &mut Context<'_>,
+        key: &BudgetKey,
+        uid: &str,
+        outcome: WriteOutcome,
+    ) {
         let id = &self.budget_id(key);
         let Some(entry) = self.budgets.get_mut(id) else { return };
+        if entry.object.uid != uid {
+            // About its predecessor. What is under way for this one is not answered by that.
+            if let WriteOutcome::Current(budget) = outcome {
+                self.apply_budget(cx, *budget);
+            }
+            return;
+        }
+        let believes = planted!(BelieveLostWrite);
+        let forgets = planted!(NoReadAfterLoss);
+        if let WriteOutcome::Unknown(_) = outcome
+            && (believes || forgets)
+        {
+            let batch = entry.writer.in_flight.take().unwrap_or_default();
+            self.drop_uncommitted(cx, id);
+            for Granted { eviction, cost, renewal, .. } in batch.granted {
+                if believes {
+                    self.reserved(cx, id, &eviction, (cost, renewal));
+                } else if let Some(request) = self.requests.get_mut(&eviction) {
+                    request.wrote.clear();
+                    self.deny(cx, &eviction, refuse(DenyReason::NotRecorded, "it was lost"));
+                }
+            }
+            return self.pump(cx, id);
+        }
         if let WriteOutcome::Unknown(_) = outcome {
             // The batch stays under way, its grants count, and nothing else is written until a
             // fresh read shows what happened.
@@ -155,9 +189,24 @@ impl Namespace {
                 if !budget.version.is_older_than(&entry.object.version) {
                     self.take_in(cx, id, *budget);
                 }
+                if planted!(NoSecondThought)
+                    && let Some(entry) = self.budgets.get(id)
+                    && batch
+                        .granted
+                        .iter()
+                        .any(|g| !entry.ledger.committed(&g.pod, &g.uid, &g.eviction))
+                {
+                    let status = Box::new(self.status(cx.config, cx.now, entry));
+                    let (uid, version) = (entry.object.uid.clone(), entry.object.version.clone());
+                    if let Some(entry) = self.budgets.get_mut(id) {
+                        entry.writer.in_flight = Some(batch);
+                    }
+                    let budget = (**id).clone();
+                    return cx.send(Command::WriteStatus { budget, uid, version, status });
+                }
                 // Whatever the newest state does not hold was not written.
                 self.drop_uncommitted(cx, id);
-                self.refund_again(id, &batch.refunds);
+                self.refund_again(id, &batch);
                 self.settle(cx, id, batch);
             }
             WriteOutcome::Current(budget) => {
@@ -170,12 +219,14 @@ impl Namespace {
             }
             WriteOutcome::Rejected(why) => {
                 self.drop_uncommitted(cx, id);
+                // What was to be refunded is still there.
+                self.take_in_grants(cx, id);
                 let why =
                     format!("the grant could not be recorded in budget {}: {why}", id.object.name);
+                self.refund_again(id, &batch);
                 for granted in batch.granted {
                     self.deny(cx, &granted.eviction, refuse(DenyReason::NotRecorded, &why));
                 }
-                self.refund_again(id, &batch.refunds);
                 cx.counters.queue_retries += 1;
                 // Not at once: it would be refused again.
                 return self.schedule(cx, id, cx.now + REJECTED_AGAIN);
@@ -197,15 +248,18 @@ impl Namespace {
         if let Some(entry) = self.budgets.get_mut(id)
             && !std::mem::replace(&mut entry.writer.reading, true)
         {
-            cx.send(Command::ReadBudget { budget: (**id).clone() });
+            let uid = entry.object.uid.clone();
+            cx.send(Command::ReadBudget { budget: (**id).clone(), uid });
         }
     }
 
-    /// Refunds that were not written are still to be done.
-    fn refund_again(&mut self, id: &BudgetId, refunds: &[Op]) {
-        for refund in refunds {
+    /// Refunds that were not written are still to be done. What the same request was granted after its
+    /// refund is not to be taken for what was to be refunded.
+    fn refund_again(&mut self, id: &BudgetId, batch: &Batch) {
+        for refund in &batch.refunds {
             if let Op::Refund { pod, eviction } = refund
-                && self.budgets.get(id).is_some_and(|b| b.ledger.committed(pod, eviction))
+                && !batch.granted.iter().any(|granted| granted.eviction == *eviction)
+                && self.budgets.get(id).is_some_and(|b| b.ledger.committed(pod, "", eviction))
             {
                 self.enqueue_later(id, refund.clone());
             }
@@ -269,13 +323,14 @@ impl Namespace {
                 }
                 Op::Reserve { eviction } => {
                     if let Turn::Grant { grant, renewal } = self.take_turn(cx, id, &eviction) {
-                        let (pod, cost) = (grant.pod.clone(), grant.cost);
+                        let (pod, uid, cost) = (grant.pod.clone(), grant.uid.clone(), grant.cost);
                         self.grant(cx, id, grant);
-                        granted.push(Granted { eviction, pod, cost, renewal });
+                        granted.push(Granted { eviction, pod, uid, cost, renewal });
                     }
                 }
             }
         }
+        self.look_once_more(cx, id, &mut granted);
         let Some(entry) = self.budgets.get(id) else { return };
         let status = self.status(cx.config, cx.now, entry);
         count(cx.counters, entry.scope, &status);
@@ -301,11 +356,11 @@ impl Namespace {
 
     /// Tell each request of the batch whether its grant is recorded.
     fn settle(&mut self, cx: &mut Context<'_>, id: &BudgetId, batch: Batch) {
-        for Granted { eviction, pod, cost, renewal } in batch.granted {
+        for Granted { eviction, pod, uid, cost, renewal } in batch.granted {
             let recorded =
-                self.budgets.get(id).is_some_and(|b| b.ledger.committed(&pod, &eviction));
+                self.budgets.get(id).is_some_and(|b| b.ledger.committed(&pod, &uid, &eviction));
             if recorded {
-                self.reserved(cx, id, &eviction, Some((cost, renewal)));
+                self.reserved(cx, id, &eviction, (cost, renewal));
             } else {
                 self.not_reserved(cx, id, &eviction);
             }

@@ -148,9 +148,9 @@ impl Harness {
                 let fate = self.fates.pop_front().unwrap_or(Fate::Normal);
                 self.write(&budget, &uid, &version, *status, fate);
             }
-            Command::ReadBudget { budget } => {
+            Command::ReadBudget { budget, uid } => {
                 let outcome = self.current(&budget);
-                self.queue.push_back(Input::StatusWritten { budget, outcome });
+                self.queue.push_back(Input::StatusWritten { budget, uid, outcome });
             }
             Command::ReadPod { token, pod } => {
                 let outcome = match self.world.pods.get(&pod) {
@@ -204,7 +204,7 @@ impl Harness {
             Fate::Normal | Fate::Conflict { .. } | Fate::Late => self.current(key),
         };
         let seen = self.world.budgets.get(key).map(|b| Input::Budget(Change::Applied(b.clone())));
-        let answer = Input::StatusWritten { budget: key.clone(), outcome };
+        let answer = Input::StatusWritten { budget: key.clone(), uid: uid.to_owned(), outcome };
         if fate == Fate::Late {
             self.late.push(answer);
         } else {

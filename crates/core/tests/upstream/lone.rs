@@ -94,7 +94,8 @@ impl Lone {
                 }
                 let next = self.next_version();
                 let Some(object) = self.budgets.get_mut(&budget.object.name) else {
-                    return vec![Input::StatusWritten { budget, outcome: WriteOutcome::Gone }];
+                    let outcome = WriteOutcome::Gone;
+                    return vec![Input::StatusWritten { budget, uid, outcome }];
                 };
                 if object.uid == uid && object.version == version {
                     object.status = *status;
@@ -102,15 +103,15 @@ impl Lone {
                 }
                 let outcome = WriteOutcome::Current(Box::new(object.clone()));
                 let seen = Input::Budget(Change::Applied(object.clone()));
-                let answer = Input::StatusWritten { budget, outcome };
+                let answer = Input::StatusWritten { budget, uid, outcome };
                 if self.is_watch_first { vec![seen, answer] } else { vec![answer, seen] }
             }
-            Command::ReadBudget { budget } => {
+            Command::ReadBudget { budget, uid } => {
                 let outcome = match self.budgets.get(&budget.object.name) {
                     Some(object) => WriteOutcome::Current(Box::new(object.clone())),
                     None => WriteOutcome::Gone,
                 };
-                vec![Input::StatusWritten { budget, outcome }]
+                vec![Input::StatusWritten { budget, uid, outcome }]
             }
             Command::ReadPod { token, pod } => {
                 let outcome = match self.pods.get(&pod.name) {

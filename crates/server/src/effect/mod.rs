@@ -53,7 +53,7 @@ impl Caller {
             Command::WriteStatus { budget, uid, version, status } => {
                 status::write(client, metrics, budget, uid, version, status).await
             }
-            Command::ReadBudget { budget } => status::read(client, budget).await,
+            Command::ReadBudget { budget, uid } => status::read(client, budget, uid).await,
             Command::ReadPod { token, pod } => pod::read(client, token, pod).await,
             Command::ListNamespace { kind, namespace } => {
                 list::namespace(client, kind, namespace).await

@@ -32,18 +32,18 @@ pub async fn write(
     if let WriteOutcome::Rejected(reason) | WriteOutcome::Unknown(reason) = &outcome {
         tracing::warn!(%budget, %reason, outcome = outcome_name(&outcome), "status write failed");
     }
-    Input::StatusWritten { budget, outcome }
+    Input::StatusWritten { budget, uid, outcome }
 }
 
 /// [`holdfast_core::Command::ReadBudget`]. Asks until it is answered: the engine holds grants of this
 /// budget for given until then.
-pub async fn read(client: ApiClient, budget: BudgetKey) -> Input {
+pub async fn read(client: ApiClient, budget: BudgetKey, uid: String) -> Input {
     let path = object_path(&budget);
     let mut backoff = Backoff::new();
     loop {
         let reason = match client.get(&path).await {
             Ok(answer) => match found(&answer, &budget) {
-                Ok(outcome) => return Input::StatusWritten { budget, outcome },
+                Ok(outcome) => return Input::StatusWritten { budget, uid, outcome },
                 Err(reason) => reason,
             },
             Err(NoAnswer(reason)) => reason,

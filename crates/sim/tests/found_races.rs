@@ -1,0 +1,212 @@
+//! Races that seeds of the simulator found, each as short as it can be told.
+
+use std::time::Duration;
+
+use holdfast_core::model::Grant;
+use holdfast_core::verdict::{AllowReason, Verdict};
+use holdfast_core::{Command, Config, Kind};
+use holdfast_sim::{Fate, World, budget, group, pod};
+
+/// So many instances, replicas `a`, `b` and `c` of two pods each, and a budget that may lose one.
+fn cluster(instances: usize) -> World {
+    let mut world = World::with_instances(Config::default(), instances);
+    for name in ["a", "b", "c"] {
+        world.apply_pod_group(group(name).gang(2));
+        for member in ["0", "1"] {
+            world.apply_pod(pod(&format!("{name}-{member}")).group(name).ready());
+        }
+    }
+    world.apply_budget(budget("one").per_replica().min_available(2));
+    world.sync();
+    for index in 1..instances {
+        world.instance(index).lead(false);
+    }
+    world.advance(Duration::from_secs(2));
+    world
+}
+
+fn grants<'a>(world: &'a World, budget: &str) -> &'a [Grant] {
+    &world.budget(budget).expect("it exists").status.grants
+}
+
+fn reason(verdict: &Verdict) -> AllowReason {
+    match verdict {
+        Verdict::Allow(allowed) => allowed.reason,
+        Verdict::Deny(denial) => panic!("denied: {}", denial.message),
+    }
+}
+
+fn answer_first(world: &mut World) {
+    world.instance(0).end_call(0, Fate::Answered);
+}
+
+/// Two budgets cover `a-0`; instance 0 has recorded its grant in the first, and writes the second.
+fn between_two_budgets() -> (World, String) {
+    let mut world = cluster(2);
+    world.apply_budget(budget("two").per_replica().min_available(1));
+    world.advance(Duration::from_secs(1));
+    world.instance(0).hold_calls();
+    let eviction = world.instance(0).eviction("a-0");
+    let id = world.instance(0).submit(eviction);
+    world.instance(0).end_call(0, Fate::Answered);
+    assert_eq!((grants(&world, "one").len(), grants(&world, "two").len()), (1, 0));
+    (world, id)
+}
+
+#[test]
+fn a_budget_that_is_recreated_between_two_writes_is_asked_again() {
+    // Found by seed 6299 of an earlier simulator.
+    let (mut world, id) = between_two_budgets();
+    world.delete_budget("one");
+    world.apply_budget(budget("one").per_replica().min_available(2));
+    world.instance(0).release_calls();
+    assert_eq!(reason(&world.reply(&id).expect("answered")), AllowReason::Granted);
+    assert_eq!((grants(&world, "one").len(), grants(&world, "two").len()), (1, 1));
+    assert!(!world.instance(1).decide("b-0").is_allow(), "a-0 may go");
+}
+
+/// Instance 0 has written to budget `one`, and before it hears what became of that, the budget is
+/// deleted, and created again.
+fn recreated_under_a_write(before_the_write: bool) -> World {
+    let mut world = cluster(1);
+    world.hold_calls();
+    world.edit_pod("a-0", |pod| pod.ready = false);
+    world.advance(Duration::from_secs(2));
+    assert!(matches!(world.calls_under_way().next(), Some(Command::WriteStatus { .. })));
+    if before_the_write {
+        world.delete_budget("one");
+        world.instance(0).execute_call(0);
+    } else {
+        world.instance(0).execute_call(0);
+        world.delete_budget("one");
+    }
+    world.apply_budget(budget("one").per_replica().min_available(3));
+    world.instance(0).deliver_answer(0);
+    world
+}
+
+#[test]
+fn an_answer_that_the_deleted_budget_is_gone_does_not_take_its_successor_away() {
+    let mut world = recreated_under_a_write(true);
+    world.release_calls();
+    assert!(!world.evict_without_delete("b-0").is_allow(), "the successor allows nothing");
+}
+
+#[test]
+fn an_answer_about_a_deleted_budget_does_not_bring_it_back() {
+    let mut world = recreated_under_a_write(false);
+    world.release_calls();
+    assert!(!world.evict_without_delete("b-0").is_allow(), "the successor allows nothing");
+    let read = world.engine().status(&world.budget("one").expect("it exists").key.clone());
+    assert_eq!(read.expect("it is known").desired_healthy_replicas, 3);
+}
+
+#[test]
+fn a_request_that_starts_over_keeps_what_it_is_granted_then() {
+    let mut world = cluster(1);
+    world.apply_budget(budget("one").per_replica().min_available(0));
+    world.apply_budget(budget("two").per_replica().min_available(0));
+    world.advance(Duration::from_secs(2));
+    // Both budgets are being written when a-0 is asked for.
+    world.hold_calls();
+    world.edit_pod("c-1", |pod| pod.ready = false);
+    world.advance(Duration::from_secs(2));
+    let eviction = world.eviction("a-0");
+    let id = world.submit(eviction);
+    answer_first(&mut world);
+    let waiting: Vec<Command> = world.calls_under_way().cloned().collect();
+    assert!(matches!(&waiting[..], [Command::WriteStatus { budget: two, .. },
+        Command::WriteStatus { budget: one, .. }]
+        if two.object.name == "two" && one.object.name == "one"));
+    world.instance(0).end_call(1, Fate::Answered);
+    // Now it waits for its turn at the second, and the first is being written for somebody else.
+    let other = world.eviction("b-0");
+    world.submit(other);
+    world.delete_pod("a-0");
+    world.apply_pod(pod("a-0").group("a"));
+    // Its turn: the pod is another, so it gives back what it has, and begins again.
+    answer_first(&mut world);
+    world.release_calls();
+    assert_eq!(reason(&world.reply(&id).expect("answered")), AllowReason::Granted);
+    world.advance(Duration::from_secs(2));
+    for budget in ["one", "two"] {
+        assert!(grants(&world, budget).iter().any(|g| g.eviction == id), "{budget}");
+    }
+}
+
+#[test]
+fn a_look_at_a_pod_from_before_its_grant_was_renewed_does_not_end_it() {
+    let mut world = cluster(1);
+    assert!(world.evict_without_delete("a-0").is_allow());
+    world.hold_calls();
+    world.advance(Duration::from_secs(121));
+    assert!(matches!(world.calls_under_way().next(), Some(Command::ReadPod { .. })));
+    // It shows that a-0 is there. The answer is long on its way.
+    world.instance(0).execute_call(0);
+    let eviction = world.eviction("a-0");
+    let id = world.submit(eviction);
+    answer_first(&mut world);
+    assert!(world.reply(&id).expect("answered").is_allow());
+    world.hold_watch();
+    world.carry_out("a-0");
+    world.advance(Duration::from_secs(125));
+    world.instance(0).deliver_answer(0);
+    world.release_calls();
+    assert!(!world.evict_without_delete("b-0").is_allow(), "a-0 is gone");
+}
+
+#[test]
+fn a_grant_for_a_pod_that_no_watch_has_told_of_stays_with_it() {
+    let mut world = cluster(2);
+    for index in 0..2 {
+        world.instance(index).hold_kind(&Kind::Pod);
+    }
+    world.delete_pod("a-0");
+    world.apply_pod(pod("a-0").group("a"));
+    let successor = world.pod("a-0").expect("it is there").uid.clone();
+    let mut eviction = world.eviction("a-0");
+    eviction.uid = Some(successor.clone());
+    assert!(world.decide(eviction).is_allow(), "it is pending");
+    assert_eq!(grants(&world, "one")[0].uid, successor);
+    // Instance 1 still believes in the predecessor.
+    world.instance(1).decide("a-1");
+    world.advance(Duration::from_secs(2));
+    let of_a: Vec<_> = grants(&world, "one").iter().filter(|g| g.pod == "a-0").collect();
+    assert_eq!(of_a.len(), 1);
+    assert_eq!(of_a[0].uid, successor);
+}
+
+#[test]
+fn what_a_deleted_budget_had_granted_expires_in_an_instance_that_does_not_lead() {
+    let mut world = cluster(2);
+    // Instance 1 hears of the grant, and not of its refund on the successor.
+    assert!(world.evict_without_delete("a-0").is_allow());
+    world.delete_budget("one");
+    world.instance(0).hold_calls();
+    world.apply_budget(budget("one").per_replica().min_available(2));
+    world.instance(0).crash();
+    world.advance(Duration::from_secs(1));
+    assert_eq!(grants(&world, "one"), [], "nobody leads, so nobody wrote it");
+    assert!(!world.instance(1).decide("b-0").is_allow(), "a-0 may go");
+    world.advance(Duration::from_secs(130));
+    assert!(world.instance(1).decide("b-0").is_allow(), "it expired");
+}
+
+#[test]
+fn a_budget_that_ceased_to_cover_the_pod_on_the_way_is_not_missed() {
+    let mut world = cluster(1);
+    for name in ["three", "two"] {
+        world.apply_budget(budget(name).per_replica().min_available(1));
+    }
+    world.advance(Duration::from_secs(2));
+    world.hold_calls();
+    let eviction = world.eviction("a-0");
+    let id = world.submit(eviction);
+    answer_first(&mut world);
+    // Granted in the first of three; the second selects other pods now.
+    world.edit_budget("three", |spec| spec.selector = None);
+    world.release_calls();
+    assert_eq!(reason(&world.reply(&id).expect("answered")), AllowReason::Granted);
+    world.advance(Duration::from_secs(30));
+    assert_eq!((grants(&world, "one").len(), grants(&world, "two").len()), (1, 1));
+}
