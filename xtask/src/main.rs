@@ -2,6 +2,7 @@
 
 mod bench;
 mod localkube;
+mod sim;
 mod test;
 
 use std::process::ExitCode;
@@ -12,6 +13,7 @@ fn main() -> ExitCode {
     let result = match Xtask::parse().chore {
         Chore::Bench(args) => bench::run(&args),
         Chore::Localkube(args) => localkube::run(&args).map(|()| true),
+        Chore::Sim(args) => sim::run(&args),
         Chore::Test(args) => test::run(&args),
     };
     match result {
@@ -38,6 +40,8 @@ enum Chore {
     Bench(bench::Args),
     /// Run a real Kubernetes control plane on this machine, for tests
     Localkube(localkube::Args),
+    /// Try to break the budget: seeds of worlds in which everything goes wrong
+    Sim(sim::Args),
     /// Check format and lints and run all tests, on a control plane of their own
     Test(test::Args),
 }

@@ -1,7 +1,7 @@
 //! `cargo xtask test`: everything that has to hold before a change goes in, on a cold clone too.
 //!
 //! ```text
-//! fmt  clippy  unit        each for itself
+//! fmt  clippy  unit  planted   each for itself
 //! build -> localkube -> e2e -> outage -> instances -> down   the first that fails ends the row, but for down
 //!       -> localkube -> overload -> down                    on a control plane that serves few at a time
 //! release -> simulate, page                                 with --full: a large drain, and a browser
@@ -90,6 +90,10 @@ impl Test<'_> {
             let cases = if self.args.full { &many[..] } else { &[] };
             let unit = ["test", "--workspace", "--exclude", "holdfast-e2e", "--no-fail-fast"];
             self.cargo("unit", &unit, cases);
+            // With bugs in the engine, so in builds of their own.
+            let planted =
+                ["test", "--package=holdfast-sim", "--features=planted-bugs", "--test=planted"];
+            self.cargo("planted", &planted, cases);
         }
         if self.wants(Stage::E2e) && self.build() {
             self.end_to_end()?;

@@ -33,6 +33,7 @@
 
 mod api_server;
 mod builders;
+pub mod chaos;
 mod client;
 mod cluster;
 mod drain;

@@ -1,0 +1,242 @@
+//! Those who evict: drains that go on until their node is empty, and others who ask for any pod.
+
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+use holdfast_core::Command;
+use holdfast_core::model::{ObjectKey, Pod, Timestamp};
+use holdfast_core::verdict::{AllowReason, CANNOT_EVICT, Verdict};
+
+use super::fault::Fault;
+use super::invariants;
+use super::run::Run;
+
+/// How long an allowed eviction may take until it is executed, or never is: other webhooks, and
+/// the API server's own timeout.
+pub(super) const EXECUTED_WITHIN: Duration = Duration::from_secs(34);
+
+/// So long the API server waits for a webhook. What is allowed later is not.
+const WEBHOOK_TIMEOUT: Duration = Duration::from_secs(10);
+
+#[derive(Clone, Debug)]
+pub(super) struct Asked {
+    pub instance: usize,
+    pub pod: ObjectKey,
+    pub uid: Option<String>,
+    pub dry_run: bool,
+    /// On the clock of the instance.
+    pub deadline: Timestamp,
+    /// On the world's.
+    pub at: Timestamp,
+    pub outcome: Outcome,
+    /// When it was allowed by a grant, and for which pod, by uid.
+    pub granted: Option<(Timestamp, String)>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Outcome {
+    Waiting,
+    Allowed,
+    Denied,
+    /// Whoever was asked died, or stood still until nobody waited any more.
+    Lost,
+}
+
+#[derive(Clone, Debug)]
+pub(super) struct Allowed {
+    pub eviction: String,
+    pub pod: ObjectKey,
+    /// The pod that the decision was about, and that the webhook pins the eviction to; empty for none.
+    pub uid: String,
+    pub until: Timestamp,
+    /// Uids of the budgets that hold the grant.
+    pub budgets: BTreeSet<String>,
+}
+
+impl Allowed {
+    /// Whether this eviction, if it is executed now, takes this pod.
+    pub fn hits(&self, pod: &Pod) -> bool {
+        self.pod == pod.key && self.uid == pod.uid
+    }
+}
+
+impl Run {
+    pub fn ask(&mut self) {
+        let awake = self.awake();
+        let Some(&instance) = self.random.pick(&awake) else { return };
+        let drained = self.random.chance(50);
+        let repeated = self.random.chance(self.params.repeats);
+        let mut pods = match (drained, repeated) {
+            (_, true) => {
+                let asked = self.unanswered.iter().map(|id| self.requests[id].pod.clone());
+                asked.chain(self.allowed.iter().map(|a| a.pod.clone())).collect()
+            }
+            (true, false) => self.pods_to_drain(),
+            (false, false) => self.pod_keys(),
+        };
+        if pods.is_empty() {
+            pods = self.pod_keys();
+        }
+        let Some(pod) = self.random.pick(&pods).cloned() else { return };
+        let pinned = self.random.chance(self.params.preconditions);
+        let dry_run = self.random.chance(self.params.dry_runs);
+        self.evict(instance, &pod, pinned, dry_run);
+    }
+
+    pub fn evict(&mut self, instance: usize, pod: &ObjectKey, pinned: bool, dry_run: bool) {
+        let mut eviction = self.world.instance(instance).eviction(pod);
+        if pinned {
+            eviction.uid = self.world.pod(pod).map(|pod| pod.uid.clone());
+        }
+        eviction.dry_run = dry_run;
+        let id = eviction.id.clone();
+        self.log(|| {
+            let uid = eviction.uid.as_deref().unwrap_or("");
+            let dry = if dry_run { " dry" } else { "" };
+            format!("{id} asks {instance} for {} {uid}{dry}", pod.name)
+        });
+        let asked = Asked {
+            instance,
+            pod: pod.clone(),
+            uid: eviction.uid.clone(),
+            dry_run,
+            deadline: eviction.deadline,
+            at: self.world.now(),
+            outcome: Outcome::Waiting,
+            granted: None,
+        };
+        self.requests.insert(id.clone(), asked);
+        self.unanswered.insert(id);
+        self.world.instance(instance).submit(eviction);
+        self.observe();
+    }
+
+    /// Pods on the nodes that are being drained. A drain begins now and then.
+    fn pods_to_drain(&mut self) -> Vec<ObjectKey> {
+        let begins = self.random.chance(10) || self.drains.is_empty();
+        let node = format!("n{}", self.random.below(self.params.nodes));
+        let most = self.params.nodes.saturating_sub(1);
+        if begins && self.drains.len() < most.clamp(1, 2) && self.drains.insert(node.clone()) {
+            self.log(|| format!("{node} is drained"));
+            self.world.cordon(&node);
+        }
+        let done = |world: &crate::World, node: &str| world.pods_on(node).is_empty();
+        let finished: Vec<String> =
+            self.drains.iter().filter(|node| done(&self.world, node)).cloned().collect();
+        for node in finished {
+            self.log(|| format!("{node} is empty and used again"));
+            self.drains.remove(&node);
+            if !self.dead_nodes.contains(&node) {
+                self.world.uncordon(&node);
+            }
+        }
+        self.drains.iter().flat_map(|node| self.world.pods_on(node)).collect()
+    }
+
+    /// Collect the answers.
+    pub fn observe(&mut self) {
+        invariants::look_at_writes(self);
+        for id in self.unanswered.clone() {
+            let Some((verdict, version)) = self.world.take_reply_as_of(&id) else { continue };
+            self.unanswered.remove(&id);
+            self.log(|| format!("{id} {}", summary(&verdict)));
+            let asked = self.requests.get_mut(&id).expect("it was asked");
+            let in_time = self.world.now() <= asked.at + WEBHOOK_TIMEOUT;
+            asked.outcome = match &verdict {
+                Verdict::Allow(_) if in_time => Outcome::Allowed,
+                Verdict::Allow(_) => Outcome::Lost,
+                Verdict::Deny(_) => Outcome::Denied,
+            };
+            let asked = asked.clone();
+            match verdict {
+                // By what it knew then, if nothing has happened since.
+                Verdict::Deny(denial) if version == self.world.revision() => {
+                    invariants::after_denial(self, &asked, &denial);
+                }
+                Verdict::Allow(allowed) if in_time && !asked.dry_run => {
+                    self.take_allow(&id, &asked, allowed.reason, allowed.uid);
+                }
+                _ => {}
+            }
+        }
+    }
+
+    fn take_allow(&mut self, id: &str, asked: &Asked, reason: AllowReason, uid: Option<String>) {
+        let pod = asked.pod.clone();
+        let uid = asked.uid.clone().or(uid).unwrap_or_default();
+        let mut budgets = BTreeSet::new();
+        for budget in self.world.true_view().budgets.values() {
+            for grant in budget.status.grants.iter().filter(|grant| grant.pod == pod.name) {
+                // What others were granted is not what this one rests on.
+                if grant.uid == uid && reason == AllowReason::Granted {
+                    budgets.insert(budget.uid.clone());
+                }
+            }
+        }
+        let until = self.world.now() + EXECUTED_WITHIN;
+        let allowed = Allowed { eviction: id.to_owned(), pod, uid, until, budgets };
+        if reason == AllowReason::Granted {
+            let granted = Some((self.world.now(), allowed.uid.clone()));
+            self.requests.get_mut(id).expect("it was asked").granted = granted;
+            invariants::after_allow(self, asked, &allowed);
+            self.allowed.push(allowed);
+        } else {
+            if reason == AllowReason::NotCovered {
+                invariants::after_pass(self, asked);
+            }
+            self.execute(&allowed);
+        }
+    }
+
+    pub fn execute_some(&mut self) {
+        if !self.allowed.is_empty() {
+            let n = self.random.below(self.allowed.len());
+            self.execute_or_refuse(n);
+        }
+    }
+
+    pub fn execute_or_refuse(&mut self, n: usize) {
+        let allowed = self.allowed.remove(n);
+        if self.strikes(Fault::RefusedLater, 20) {
+            self.count(Fault::RefusedLater);
+            self.log(|| format!("{} comes to nothing", allowed.eviction));
+        } else {
+            self.execute(&allowed);
+        }
+    }
+
+    /// The API server does what was allowed.
+    pub fn execute(&mut self, allowed: &Allowed) {
+        let Some(pod) = self.world.pod(&allowed.pod).cloned() else { return };
+        if !allowed.hits(&pod) || pod.terminating {
+            return;
+        }
+        self.log(|| format!("{} executed on {} {}", allowed.eviction, pod.key.name, pod.uid));
+        self.taken.entry(pod.uid).or_default().extend(allowed.budgets.iter().cloned());
+        self.world.begin_eviction(&allowed.pod);
+    }
+}
+
+fn summary(verdict: &Verdict) -> String {
+    match verdict {
+        Verdict::Allow(allowed) => format!("allowed: {:?}", allowed.reason),
+        Verdict::Deny(denial) => {
+            let why = denial.message.strip_prefix(CANNOT_EVICT).unwrap_or(&denial.message);
+            format!("denied: {:?}:{why}", denial.reason)
+        }
+    }
+}
+
+pub(super) fn describe(command: &Command) -> String {
+    match command {
+        Command::WriteStatus { budget, status, .. } => {
+            let granted: Vec<_> =
+                status.grants.iter().map(|g| (&g.pod, &g.uid, &g.eviction)).collect();
+            format!("WriteStatus {budget} {granted:?}")
+        }
+        Command::ReadBudget { budget, .. } => format!("ReadBudget {budget}"),
+        Command::ReadPod { pod, .. } => format!("ReadPod {pod}"),
+        Command::ListNamespace { kind, .. } => format!("ListNamespace {kind}"),
+        other => format!("{other:?}"),
+    }
+}

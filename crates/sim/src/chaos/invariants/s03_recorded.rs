@@ -1,0 +1,44 @@
+//! An allowed eviction has a grant in every covering budget, as far as its instance had been told.
+//! (That a denied one has none after refunds is L5.)
+
+use holdfast_core::invariant::Invariant;
+
+use crate::chaos::clients::{Allowed, Asked};
+use crate::chaos::count::selects;
+use crate::chaos::run::Run;
+
+/// An allow without any grant, because no budget covers the pod.
+pub fn after_pass(run: &mut Run, asked: &Asked) {
+    run.checked(Invariant::S3);
+    let truth = run.world.true_view();
+    let told = run.world.view_of(asked.instance);
+    let Some(pod) = told.pods.get(&asked.pod) else { return };
+    for budget in told.budgets.values().filter(|budget| selects(budget, pod)) {
+        let stands = truth
+            .budgets
+            .get(&budget.key)
+            .is_some_and(|now| now.uid == budget.uid && selects(now, pod));
+        let gone = !truth.pods.contains_key(&asked.pod);
+        run.require(Invariant::S3, gone || !stands, || {
+            format!("instance {} was told of {}", asked.instance, budget.key)
+        });
+    }
+}
+
+pub fn after_allow(run: &mut Run, asked: &Asked, allowed: &Allowed) {
+    run.checked(Invariant::S3);
+    if run.taken.contains_key(&allowed.uid) {
+        return;
+    }
+    let truth = run.world.true_view();
+    let told = run.world.view_of(asked.instance);
+    let Some(pod) = told.pods.get(&allowed.pod) else { return };
+    let covering = told.budgets.values().filter(|budget| selects(budget, pod));
+    for budget in covering.filter_map(|told| truth.budgets.get(&told.key)) {
+        let known = told.budgets[&budget.key].uid == budget.uid && selects(budget, pod);
+        let recorded = budget.status.grants.iter().any(|grant| grant.pod == pod.key.name);
+        run.require(Invariant::S3, !known || recorded, || {
+            format!("{} has no grant in {}", allowed.eviction, budget.key)
+        });
+    }
+}

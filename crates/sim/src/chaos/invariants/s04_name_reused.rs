@@ -1,0 +1,31 @@
+//! A grant passes to another pod of the same name only when its own is gone (semantics 5). That it
+//! does not end with its own pod, unless an eviction took that, is S2. An instance that does not know of
+//! the successor yet may write it back to the pod that it was given for.
+
+use holdfast_core::invariant::Invariant;
+use holdfast_core::model::ObjectKey;
+
+use crate::chaos::run::Run;
+use crate::world::Written;
+
+pub fn after_write(run: &mut Run, Written { before, after, by, .. }: &Written) {
+    for old in &before.status.grants {
+        let same = after.status.grants.iter().find(|g| g.eviction == old.eviction);
+        let Some(new) = same.filter(|new| new.uid != old.uid && !old.uid.is_empty()) else {
+            continue;
+        };
+        run.checked(Invariant::S4);
+        let first = run.history.first.get(&(after.key.to_string(), old.eviction.clone()));
+        if first == Some(&new.uid) {
+            continue;
+        }
+        let key = ObjectKey::new(after.key.object.namespace.clone(), old.pod.clone());
+        let lives = run.world.pod(&key).is_some_and(|pod| pod.uid == old.uid);
+        run.require(Invariant::S4, new.pod == old.pod && !lives, || {
+            format!(
+                "instance {by} passed the grant for {} {} on to {} {} while that was there",
+                old.pod, old.uid, new.pod, new.uid
+            )
+        });
+    }
+}

@@ -1,0 +1,172 @@
+//! What nobody asked us about.
+
+use holdfast_core::model::{GroupApi, LabelSelector, ObjectKey, Owner, Scope, Threshold};
+
+use super::fault::Fault;
+use super::params::Params;
+use super::run::Run;
+use super::workloads::{LWS, budget_key, half, millis, pod_group};
+use crate::builders::owner;
+
+impl Run {
+    pub fn meddle(&mut self, fault: Fault) {
+        let done = match fault {
+            Fault::NodeDeath => Some(self.kill_or_revive_node()),
+            Fault::PodDeleted | Fault::Flap | Fault::Stuck => self.meddle_with_pod(fault),
+            Fault::Scaled => self.scale(),
+            Fault::MinCount => self.change_min_count(),
+            Fault::GroupDeleted => self.delete_or_recreate_group(),
+            _ => self.meddle_with_budget(fault),
+        };
+        if let Some(what) = done {
+            self.count(fault);
+            self.log(|| what);
+        }
+    }
+
+    /// The node of a drain, if there is one. Later it comes back, or is removed with its pods.
+    fn kill_or_revive_node(&mut self) -> String {
+        let back = self.random.chance(50);
+        let any = format!("n{}", self.random.below(self.params.nodes));
+        if let Some(node) = self.dead_nodes.pop_first() {
+            if back {
+                self.world.revive_node(&node);
+                return format!("{node} is back");
+            }
+            for pod in self.world.pods_on(&node) {
+                self.world.delete_pod(&pod);
+            }
+            self.world.revive_node(&node);
+            return format!("the pods of {node} are removed");
+        }
+        let node = self.drains.first().cloned().unwrap_or(any);
+        self.world.fail_node(&node);
+        self.dead_nodes.insert(node.clone());
+        format!("{node} dies")
+    }
+
+    fn meddle_with_pod(&mut self, fault: Fault) -> Option<String> {
+        let pods = self.pod_keys();
+        let pod: ObjectKey = self.random.pick(&pods)?.clone();
+        let (forced, ms) = (self.random.chance(50), self.random.between(100, 60_000));
+        match fault {
+            Fault::Flap => {
+                self.world.flap(&pod, millis(ms));
+                Some(format!("{} is not ready", pod.name))
+            }
+            Fault::Stuck if forced && !self.stuck.is_empty() => {
+                let pod = self.stuck.pop_first()?;
+                self.world.unstick(&pod);
+                Some(format!("{} is let go", pod.name))
+            }
+            Fault::Stuck => {
+                self.world.stick(&pod);
+                self.stuck.insert(pod.clone());
+                Some(format!("{} is held by a finalizer", pod.name))
+            }
+            _ if forced => {
+                self.world.delete_pod(&pod);
+                Some(format!("{} is deleted by force", pod.name))
+            }
+            _ => {
+                self.world.request_delete(&pod);
+                Some(format!("{} is deleted", pod.name))
+            }
+        }
+    }
+
+    fn scale(&mut self) -> Option<String> {
+        let Params { groups, lws_groups, size, same_name, .. } = self.params;
+        let of_lws = self.random.chance(30);
+        let part = half(self.random.below(2));
+        let most = if of_lws { lws_groups + 1 } else { groups * size };
+        let replicas = self.random.between(1, i64::try_from(most).ok()?.max(1));
+        let (name, made) = if of_lws {
+            (LWS, owner(Owner::LWS_GROUP, "LeaderWorkerSet", LWS))
+        } else {
+            let kind = if same_name { "StatefulSet" } else { "ReplicaSet" };
+            (part, owner("apps", kind, part))
+        };
+        self.world.apply_owner(made.replicas(replicas));
+        Some(format!("{name} is scaled to {replicas}"))
+    }
+
+    fn change_min_count(&mut self) -> Option<String> {
+        let Params { groups, size, .. } = self.params;
+        let index = if groups == 0 { return None } else { self.random.below(groups) };
+        let min = self.random.between(1, i64::try_from(size).ok()?);
+        let exists = self.group_exists(index);
+        exists.then(|| {
+            self.world.apply_pod_group(pod_group(index, min));
+            format!("g{index} needs {min}")
+        })
+    }
+
+    fn delete_or_recreate_group(&mut self) -> Option<String> {
+        let Params { groups, min_count, .. } = self.params;
+        if let Some(index) = (0..groups).find(|index| !self.group_exists(*index)) {
+            self.world.apply_pod_group(pod_group(index, min_count));
+            return Some(format!("g{index} is created again"));
+        }
+        let index = if groups == 0 { return None } else { self.random.below(groups) };
+        self.world.delete_pod_group(GroupApi::Kubernetes, &format!("g{index}"));
+        Some(format!("g{index} is deleted"))
+    }
+
+    fn group_exists(&self, index: usize) -> bool {
+        let name = format!("g{index}");
+        self.world.true_view().groups.values().any(|group| group.key.name == name)
+    }
+
+    pub fn recreate_groups(&mut self) {
+        for index in 0..self.params.groups {
+            if !self.group_exists(index) {
+                self.world.apply_pod_group(pod_group(index, self.params.min_count));
+            }
+        }
+    }
+
+    fn meddle_with_budget(&mut self, fault: Fault) -> Option<String> {
+        let key = budget_key(self.random.below(3));
+        let name = key.object.name.clone();
+        let exists = self.world.budget(&key).is_some();
+        let min = self.random.between(0, 3);
+        let parts = ["h0", "h1", LWS, ""];
+        let part = parts[self.random.below(parts.len())];
+        let made = self.draw_budget(&name);
+        // Only a number: what is expected of the pods that it selects now nobody may be able to say.
+        let threshold = Some(Threshold::Count(min));
+        match fault {
+            Fault::BudgetCreated if !exists => {
+                self.world.apply_budget(made);
+                return Some(format!("{name} is created"));
+            }
+            _ if !exists => return None,
+            Fault::Threshold => self.world.edit_budget(&key, |spec| {
+                (spec.max_unavailable, spec.min_available) = (None, threshold);
+            }),
+            Fault::Selector => self.world.edit_budget(&key, |spec| {
+                (spec.max_unavailable, spec.min_available) = (None, threshold);
+                let mut selector = LabelSelector::default();
+                let (label, value) = if part.is_empty() { ("app", "a") } else { ("part", part) };
+                selector.match_labels.insert(label.to_owned(), value.to_owned());
+                spec.selector = Some(selector);
+            }),
+            Fault::Scope => self.world.edit_budget(&key, |spec| {
+                (spec.max_unavailable, spec.min_available) = (None, threshold);
+                spec.scope = match spec.scope {
+                    Scope::Pod => Scope::Workload,
+                    Scope::Workload => Scope::Pod,
+                };
+            }),
+            Fault::BudgetDeleted => self.world.delete_budget(&key),
+            Fault::BudgetRecreated => {
+                let spec = self.world.budget(&key)?.spec.clone();
+                self.world.delete_budget(&key);
+                self.world.apply_budget(crate::budget(&name).spec(|new| *new = spec));
+            }
+            _ => return None,
+        }
+        Some(format!("{name}: {}", fault.what()))
+    }
+}

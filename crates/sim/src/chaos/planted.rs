@@ -1,0 +1,74 @@
+//! Prove the prover: each planted bug must be found, and how many seeds that takes.
+
+use std::fmt;
+
+use holdfast_core::invariant::Invariant;
+use holdfast_core::planted::{Bug, plant};
+
+use super::{Plan, Profile, run};
+
+/// Far more seeds than any bug takes.
+pub const SEEDS_MAX: u64 = 3000;
+
+/// The number of seeds, from this one on, until the bug was found, and by what.
+pub fn find(bug: Bug, from: u64, seeds_max: u64) -> Option<(u64, Option<Invariant>)> {
+    plant(Some(bug));
+    let mut seeds = from..from + seeds_max;
+    let found = seeds.find_map(|seed| {
+        let violation = run(&Plan::new(seed, Profile::Swarm), false).violation?;
+        Some((seed - from + 1, violation.invariant))
+    });
+    plant(None);
+    found
+}
+
+/// How many seeds each bug took, in several trials with other seeds each.
+#[derive(Debug)]
+pub struct Table(Vec<(Bug, Vec<Option<(u64, Option<Invariant>)>>)>);
+
+pub fn table(trials: u64) -> Table {
+    let rows: Vec<std::sync::OnceLock<_>> = Bug::ALL.iter().map(|_| Default::default()).collect();
+    let next = std::sync::atomic::AtomicUsize::new(0);
+    let threads = std::thread::available_parallelism().map_or(1, usize::from);
+    std::thread::scope(|scope| {
+        for _ in 0..threads {
+            scope.spawn(|| {
+                loop {
+                    let n = next.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+                    let Some(bug) = Bug::ALL.get(n) else { break };
+                    let found = (0..trials).map(|t| find(*bug, t * SEEDS_MAX, SEEDS_MAX));
+                    let _ = rows[n].set(found.collect::<Vec<_>>());
+                }
+            });
+        }
+    });
+    let rows = rows.into_iter().map(|row| row.into_inner().unwrap_or_default());
+    Table(Bug::ALL.iter().copied().zip(rows).collect())
+}
+
+impl Table {
+    pub fn all_found(&self) -> bool {
+        self.0.iter().all(|(_, trials)| trials.iter().all(Option::is_some))
+    }
+}
+
+impl fmt::Display for Table {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        writeln!(f, "| bug | what is wrong | found by | seeds, median | most |")?;
+        write!(f, "|---|---|---|---|---|")?;
+        for (bug, trials) in &self.0 {
+            let mut seeds: Vec<u64> =
+                trials.iter().map(|found| found.map_or(u64::MAX, |(seeds, _)| seeds)).collect();
+            seeds.sort_unstable();
+            let name = |id: Option<Invariant>| id.map_or("panic".to_owned(), |id| id.to_string());
+            let mut by: Vec<String> = trials.iter().flatten().map(|(_, id)| name(*id)).collect();
+            by.sort();
+            by.dedup();
+            let show = |n: u64| if n == u64::MAX { "not found".to_owned() } else { n.to_string() };
+            let (median, most) = (seeds[seeds.len() / 2], seeds[seeds.len() - 1]);
+            let (what, by) = (bug.what(), by.join(", "));
+            write!(f, "\n| `{bug:?}` | {what} | {by} | {} | {} |", show(median), show(most))?;
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,60 @@
+//! The simulator, on a fixed budget of seeds. `cargo xtask sim` goes on from here (docs/simulator.md).
+
+use holdfast_sim::chaos::{Fault, Plan, Profile, minimise, report, run};
+
+/// Together less than a minute in a debug build on 2 cores. `HOLDFAST_SEEDS` sets another number.
+const SWARM: u64 = 400;
+
+#[test]
+fn swarm_even() {
+    check(Profile::Swarm, (0..seeds(SWARM)).step_by(2));
+}
+
+#[test]
+fn swarm_odd() {
+    check(Profile::Swarm, (1..seeds(SWARM)).step_by(2));
+}
+
+#[test]
+fn lite_has_every_fault_alone() {
+    let faults = u64::try_from(Fault::ALL.len()).expect("few");
+    check(Profile::Lite, 0..seeds(SWARM).min(2 * faults));
+}
+
+#[test]
+fn a_seed_replays_byte_for_byte() {
+    for seed in 0..5 {
+        let plan = Plan::new(seed, Profile::Swarm);
+        assert_eq!(report(&plan), report(&plan), "seed {seed}");
+    }
+}
+
+#[test]
+fn a_step_that_is_left_out_leaves_the_others_as_they_were() {
+    let mut plan = Plan::new(1, Profile::Swarm);
+    plan.skip.extend(10..10_000);
+    let short = run(&plan, true).trace;
+    let long = run(&Plan::new(1, Profile::Swarm), true).trace;
+    let before = |line: &String| !line.contains("step 10") && !line.contains("the faults end");
+    let begin: Vec<_> = long.iter().take_while(|line| before(line)).collect();
+    assert!(begin.len() > 10);
+    assert_eq!(begin, short.iter().take_while(|line| before(line)).collect::<Vec<_>>());
+}
+
+fn seeds(usual: u64) -> u64 {
+    let given = std::env::var("HOLDFAST_SEEDS").ok();
+    given.map_or(usual, |text| text.parse().expect("a whole number"))
+}
+
+fn check(profile: Profile, seeds: impl Iterator<Item = u64>) {
+    for seed in seeds {
+        let plan = Plan::new(seed, profile);
+        if run(&plan, false).violation.is_some() {
+            let (smaller, _) = minimise(&plan);
+            panic!(
+                "seed {seed} of {profile}. Smaller:\n{}cargo xtask sim {smaller}",
+                report(&smaller)
+            );
+        }
+    }
+}

@@ -1,0 +1,70 @@
+//! `cargo xtask sim`: the simulator, built fast and with all its assertions (profile `sim`).
+
+use std::process::Command;
+
+use anyhow::{Context as _, Result};
+
+use crate::localkube;
+
+#[derive(clap::Args)]
+#[command(group = clap::ArgGroup::new("what").required(true))]
+pub struct Args {
+    /// Run this seed, and print what it chose and everything that happened
+    #[arg(long, value_name = "N", group = "what")]
+    seed: Option<u64>,
+    /// Run so many seeds, and print counts by fault and by invariant
+    #[arg(long, value_name = "N", group = "what")]
+    seeds: Option<u64>,
+    /// Run seeds for so many minutes
+    #[arg(long, value_name = "M", group = "what")]
+    minutes: Option<u64>,
+    /// Plant bugs into the engine, one after the other, and print how many seeds it takes to find each
+    #[arg(long, group = "what")]
+    planted: bool,
+    /// With --planted: trials per bug
+    #[arg(long, default_value_t = 5)]
+    trials: u64,
+    /// With --seeds and --minutes: the first seed
+    #[arg(long, value_name = "N")]
+    from: Option<u64>,
+    /// Faults mixed at random, one kind in each world, or ten thousand pods
+    #[arg(long, default_value = "swarm", value_parser = ["swarm", "lite", "scale"])]
+    profile: String,
+    /// With --seed: faults to leave out
+    #[arg(long, value_name = "FAULT,...")]
+    without: Option<String>,
+    /// With --seed: steps to leave out
+    #[arg(long, value_name = "STEP,FROM-TO,...")]
+    skip: Option<String>,
+}
+
+/// Whether everything held.
+pub fn run(args: &Args) -> Result<bool> {
+    let mut cargo = Command::new(env!("CARGO"));
+    cargo.current_dir(localkube::workspace());
+    cargo.args(["run", "--quiet", "--profile=sim", "--package=holdfast-sim", "--bin=chaos"]);
+    if args.planted {
+        cargo.arg("--features=planted-bugs");
+    }
+    cargo.args(["--", "--profile", &args.profile]);
+    let trials = args.planted.then_some(args.trials);
+    let numbers = [
+        ("--seed", args.seed),
+        ("--seeds", args.seeds),
+        ("--minutes", args.minutes),
+        ("--planted", trials),
+        ("--from", args.from),
+    ];
+    for (name, value) in numbers {
+        if let Some(value) = value {
+            cargo.args([name, &value.to_string()]);
+        }
+    }
+    for (name, value) in [("--without", &args.without), ("--skip", &args.skip)] {
+        if let Some(value) = value {
+            cargo.args([name, value]);
+        }
+    }
+    let status = cargo.status().context("run cargo")?;
+    Ok(status.success())
+}
