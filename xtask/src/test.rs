@@ -2,9 +2,9 @@
 //!
 //! ```text
 //! fmt  clippy  unit  planted   each for itself
-//! build -> localkube -> e2e -> outage -> instances -> down   the first that fails ends the row, but for down
-//!       -> localkube -> overload -> down                    on a control plane that serves few at a time
-//! release -> simulate, page                                 with --full: a large drain, and a browser
+//! build -> localkube -> honest -> e2e -> outage -> instances -> down   the first that fails ends the row, but for down
+//!       -> localkube -> overload -> down                              on a control plane that serves few at a time
+//! release -> simulate, page                                           with --full: a large drain, and a browser
 //! ```
 
 pub mod interrupt;
@@ -56,7 +56,7 @@ enum Stage {
 }
 
 /// Programs of their own, because what one does to Holdfast would disturb the others.
-const USUAL: [&str; 3] = ["e2e", "outage", "instances"];
+const USUAL: [&str; 4] = ["honest", "e2e", "outage", "instances"];
 
 /// Runs the stages and prints what became of them: whether all passed.
 pub fn run(args: &Args) -> Result<bool> {

@@ -25,15 +25,23 @@ impl World {
     }
 
     pub fn edit_pod(&mut self, pod: impl Name, edit: impl FnOnce(&mut Pod)) {
-        let mut pod = self.pod(pod).expect("the pod exists").clone();
+        let stored = self.pod(pod).expect("the pod exists");
+        let mut pod = stored.clone();
         edit(&mut pod);
-        self.store(pod);
+        if pod != *stored {
+            self.store(pod);
+        }
         self.settle();
     }
 
-    /// Remove the pod at once, without a mark of why. Nothing happens if there is none.
+    /// Remove the pod at once, without a mark of why. Nothing happens if there is none. As the API
+    /// server does it with a grace period of zero: the pod is seen to terminate first, even if it did.
     pub fn delete_pod(&mut self, pod: impl Name) {
-        self.discard::<Pod>(&pod.object_key());
+        let key = pod.object_key();
+        if let Some(pod) = self.truth.pods.get(&key).cloned() {
+            self.store(Pod { terminating: true, ..pod });
+        }
+        self.discard::<Pod>(&key);
         self.settle();
     }
 
@@ -72,9 +80,12 @@ impl World {
 
     /// Write the status as somebody other than the engine.
     pub fn edit_status(&mut self, budget: impl Name, edit: impl FnOnce(&mut BudgetStatus)) {
-        let mut budget = self.budget(budget).expect("the budget exists").clone();
+        let stored = self.budget(budget).expect("the budget exists");
+        let mut budget = stored.clone();
         edit(&mut budget.status);
-        self.store(budget);
+        if budget != *stored {
+            self.store(budget);
+        }
         self.settle();
     }
 

@@ -34,7 +34,7 @@ fn watch_events_come_in_the_order_of_the_changes() {
 
     let events = waiting(&world);
     let deletions: Vec<bool> = events.iter().map(|(_, deleted)| *deleted).collect();
-    assert_eq!(deletions, [false, false, false, true]);
+    assert_eq!(deletions, [false, false, false, false, true]);
     assert!(events.windows(2).all(|pair| pair[0].0.is_older_than(&pair[1].0)));
 
     world.release_watch();

@@ -1,0 +1,107 @@
+//! Answers and events of either API server, with what may differ made equal: uids and versions are
+//! numbered in the order in which they first appear, and times of the server's own are left out.
+
+use std::collections::BTreeMap;
+
+use holdfast_core::io::{PodReadOutcome, ScaleOutcome, SnapshotOutcome, WriteOutcome};
+use holdfast_core::model::{Budget, Pod, ResourceVersion, Timestamp};
+use holdfast_core::{Change, Input};
+
+#[derive(Debug, Default)]
+pub struct Numbered {
+    uids: BTreeMap<String, usize>,
+    versions: BTreeMap<String, usize>,
+}
+
+impl Numbered {
+    /// One line that is the same for both, if the servers say the same.
+    pub fn show(&mut self, answer: Option<Input>) -> String {
+        match answer {
+            None => "nothing".to_owned(),
+            Some(Input::StatusWritten { outcome, .. }) => match outcome {
+                WriteOutcome::Current(budget) => format!("current {:?}", self.budget(*budget)),
+                WriteOutcome::Gone => "gone".to_owned(),
+                other => format!("{other:?}"),
+            },
+            Some(Input::PodRead { outcome, .. }) => match outcome {
+                PodReadOutcome::Found(pod) => format!("found {:?}", self.pod(*pod)),
+                other => format!("{other:?}"),
+            },
+            Some(Input::ScaleRead { outcome, .. }) => match outcome {
+                ScaleOutcome::Found { uid, replicas } => {
+                    format!("found {} with {replicas}", self.uid(uid))
+                }
+                other => format!("{other:?}"),
+            },
+            Some(Input::Snapshot { outcome, .. }) => self.snapshot(outcome),
+            Some(event) => self.event(event),
+        }
+    }
+
+    fn snapshot(&mut self, outcome: SnapshotOutcome) -> String {
+        let SnapshotOutcome::Listed { version, objects } = outcome else {
+            return format!("{outcome:?}");
+        };
+        let mut lines = vec!["list".to_owned()];
+        for object in objects.into_iter().filter(is_ours) {
+            let own = match &object {
+                Input::Pod(change) => &change.object().version,
+                Input::Budget(change) => &change.object().version,
+                other => panic!("not asked for: {other:?}"),
+            };
+            assert!(!version.is_older_than(own), "a list of {version} holds {own}");
+            lines.push(self.event(object));
+        }
+        lines.join("\n  ")
+    }
+
+    fn event(&mut self, event: Input) -> String {
+        match event {
+            Input::Pod(change) => {
+                format!("{}pod {:?}", verb(&change), self.pod(change.object().clone()))
+            }
+            Input::Budget(change) => {
+                format!("{}budget {:?}", verb(&change), self.budget(change.object().clone()))
+            }
+            other => panic!("not asked for: {other:?}"),
+        }
+    }
+
+    fn budget(&mut self, budget: Budget) -> Budget {
+        let uid = self.uid(budget.uid);
+        let version = self.version(budget.version);
+        Budget { uid, version, ..budget }
+    }
+
+    fn pod(&mut self, mut pod: Pod) -> Pod {
+        pod.uid = self.uid(pod.uid);
+        pod.version = self.version(pod.version);
+        if let Some(target) = &mut pod.disruption_target {
+            target.since = Timestamp::default();
+        }
+        pod
+    }
+
+    fn uid(&mut self, uid: String) -> String {
+        let next = self.uids.len();
+        format!("uid {}", self.uids.entry(uid).or_insert(next))
+    }
+
+    fn version(&mut self, version: ResourceVersion) -> ResourceVersion {
+        let next = self.versions.len();
+        let number = *self.versions.entry(version.0).or_insert(next);
+        ResourceVersion(format!("version {number}"))
+    }
+}
+
+/// Pods of a `StatefulSet` come and go by themselves on the real one.
+pub fn is_ours(input: &Input) -> bool {
+    !matches!(input, Input::Pod(change) if !change.object().key.name.starts_with('p'))
+}
+
+fn verb<T>(change: &Change<T>) -> &'static str {
+    match change {
+        Change::Applied(_) => "",
+        Change::Deleted(_) => "deleted ",
+    }
+}
