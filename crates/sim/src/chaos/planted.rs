@@ -8,7 +8,7 @@ use holdfast_core::planted::{Bug, plant};
 use super::{Plan, Profile, run};
 
 /// Far more seeds than any bug takes.
-pub const SEEDS_MAX: u64 = 3000;
+pub const SEEDS_MAX: u64 = 2000;
 
 /// The number of seeds, from this one on, until the bug was found, and by what.
 pub fn find(bug: Bug, from: u64, seeds_max: u64) -> Option<(u64, Option<Invariant>)> {
@@ -37,7 +37,9 @@ pub fn table(trials: u64) -> Table {
                     let n = next.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
                     let Some(bug) = Bug::ALL.get(n) else { break };
                     let found = (0..trials).map(|t| find(*bug, t * SEEDS_MAX, SEEDS_MAX));
-                    let _ = rows[n].set(found.collect::<Vec<_>>());
+                    let found: Vec<_> = found.collect();
+                    eprintln!("{bug:?} {found:?}");
+                    let _ = rows[n].set(found);
                 }
             });
         }

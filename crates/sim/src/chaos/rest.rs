@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use holdfast_core::invariant::Invariant;
+
 use super::clients::{Outcome, describe};
 use super::invariants;
 use super::run::Run;
@@ -10,6 +12,8 @@ use super::run::Run;
 const RETRY: Duration = Duration::from_secs(5);
 /// Longer than a grant lives: what has not moved for so long does not move.
 const STUCK_AFTER: Duration = Duration::from_secs(200);
+/// Far more than wait for an instance when the faults end.
+const STEPS_MAX: usize = 20_000;
 const DRAINS_WITHIN: Duration = Duration::from_hours(2);
 
 impl Run {
@@ -64,7 +68,10 @@ impl Run {
     /// What waits is answered and delivered, one by one, so that each answer is looked at in time.
     fn catch_up(&mut self) {
         for index in 0..self.params.instances {
-            loop {
+            for step in 0.. {
+                self.require(Invariant::L2, step < STEPS_MAX, || {
+                    format!("instance {index} keeps the API server busy without end")
+                });
                 let mut instance = self.world.instance(index);
                 let kind = instance.kinds_waiting().into_iter().next();
                 let answers = instance.answers_waiting();
