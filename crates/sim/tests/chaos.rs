@@ -3,7 +3,7 @@
 use holdfast_sim::chaos::{Fault, Plan, Profile, minimise, report, run};
 
 /// Together less than a minute in a debug build on 2 cores. `HOLDFAST_SEEDS` sets another number.
-const SWARM: u64 = 400;
+const SWARM: u64 = 250;
 
 #[test]
 fn swarm_even() {

@@ -113,6 +113,7 @@ fn tell(soak: &Soak, profile: Profile, started: Instant) -> bool {
 }
 
 #[cfg(feature = "planted-bugs")]
+#[expect(clippy::unnecessary_wraps, reason = "without the feature it is an error")]
 fn planted(trials: u64) -> Result<bool, String> {
     let table = holdfast_sim::chaos::planted::table(trials);
     println!("{table}");

@@ -1,6 +1,7 @@
 //! Prove the prover: each planted bug must be found, and how many seeds that takes.
 
 use std::fmt;
+use std::sync::OnceLock;
 
 use holdfast_core::invariant::Invariant;
 use holdfast_core::planted::{Bug, plant};
@@ -10,8 +11,11 @@ use super::{Plan, Profile, run};
 /// Far more seeds than any bug takes.
 pub const SEEDS_MAX: u64 = 2000;
 
-/// The number of seeds, from this one on, until the bug was found, and by what.
-pub fn find(bug: Bug, from: u64, seeds_max: u64) -> Option<(u64, Option<Invariant>)> {
+/// The number of seeds until the bug was found, and by what.
+pub type Found = (u64, Option<Invariant>);
+
+/// Run seeds from this one on, with the bug.
+pub fn find(bug: Bug, from: u64, seeds_max: u64) -> Option<Found> {
     plant(Some(bug));
     let mut seeds = from..from + seeds_max;
     let found = seeds.find_map(|seed| {
@@ -24,10 +28,10 @@ pub fn find(bug: Bug, from: u64, seeds_max: u64) -> Option<(u64, Option<Invarian
 
 /// How many seeds each bug took, in several trials with other seeds each.
 #[derive(Debug)]
-pub struct Table(Vec<(Bug, Vec<Option<(u64, Option<Invariant>)>>)>);
+pub struct Table(Vec<(Bug, Vec<Option<Found>>)>);
 
 pub fn table(trials: u64) -> Table {
-    let rows: Vec<std::sync::OnceLock<_>> = Bug::ALL.iter().map(|_| Default::default()).collect();
+    let rows: Vec<OnceLock<_>> = Bug::ALL.iter().map(|_| OnceLock::new()).collect();
     let next = std::sync::atomic::AtomicUsize::new(0);
     let threads = std::thread::available_parallelism().map_or(1, usize::from);
     std::thread::scope(|scope| {
