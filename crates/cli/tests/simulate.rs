@@ -91,3 +91,12 @@ fn without_input_or_nodes_it_says_what_is_missing() {
         assert!(text(&output.stderr).contains("required"), "{}", text(&output.stderr));
     }
 }
+
+#[test]
+fn times_beyond_what_can_be_simulated_are_refused_by_flag() {
+    for (flag, time) in [("--retry", "0"), ("--startup", "25h"), ("--grace-period", "99999999h")] {
+        let output = simulate(&["-f", TWO_REPLICAS, "--drain", "node-1", flag, time], "");
+        assert_eq!(output.status.code(), Some(2), "{flag}");
+        assert!(text(&output.stderr).contains(flag), "{}", text(&output.stderr));
+    }
+}

@@ -83,14 +83,14 @@ pub struct Args {
     /// Form of the result
     #[arg(short = 'o', long, value_enum, default_value_t = Output::Text)]
     output: Output,
-    /// From the placement of a pod until it is ready
-    #[arg(long, default_value = "30s", value_name = "TIME", value_parser = quantity::parse_duration)]
+    /// From the placement of a pod until it is ready, at most 24h
+    #[arg(long, default_value = "30s", value_name = "TIME", value_parser = quantity::parse_time)]
     startup: Duration,
-    /// From the deletion of a pod until it is gone
-    #[arg(long, default_value = "30s", value_name = "TIME", value_parser = quantity::parse_duration)]
+    /// From the deletion of a pod until it is gone, at most 24h
+    #[arg(long, default_value = "30s", value_name = "TIME", value_parser = quantity::parse_time)]
     grace_period: Duration,
-    /// From a denied eviction until the next try
-    #[arg(long, default_value = "5s", value_name = "TIME", value_parser = quantity::parse_duration)]
+    /// From a denied eviction until the next try, from 100ms to 24h
+    #[arg(long, default_value = "5s", value_name = "TIME", value_parser = quantity::parse_retry)]
     retry: Duration,
     /// Drain all nodes at the same time, as several clients do
     #[arg(long)]
@@ -141,7 +141,7 @@ fn simulate(args: &Args) -> anyhow::Result<bool> {
     let settings = Settings {
         startup: args.startup,
         grace: args.grace_period,
-        retry: args.retry.max(Duration::from_millis(100)),
+        retry: args.retry,
         parallel: args.parallel,
     };
     let scenario = scenario(objects, args.drain.clone(), settings)?;

@@ -63,7 +63,8 @@ fn sum(
     let mut sum = BTreeMap::new();
     for requests in each(spec, field, place, at, problems) {
         for (resource, amount) in requests {
-            *sum.entry(resource).or_default() += amount;
+            let sum: &mut i64 = sum.entry(resource).or_default();
+            *sum = sum.saturating_add(amount);
         }
     }
     sum

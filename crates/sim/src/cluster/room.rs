@@ -97,7 +97,8 @@ struct Room {
     spec: NodeBuilder,
     /// Its kubelet does nothing any more.
     failed: bool,
-    used: BTreeMap<String, i64>,
+    /// Wider than a request, so that no sum of requests overflows.
+    used: BTreeMap<String, i128>,
     /// Pods that take room; the others have finished.
     running: i64,
     pods: BTreeSet<ObjectKey>,
@@ -180,7 +181,7 @@ impl Rooms {
         if let Some(room) = self.nodes.get_mut(name) {
             room.running += 1;
             for (resource, amount) in &self.shapes[shape.0].requests {
-                *room.used.entry(resource.clone()).or_default() += amount;
+                *room.used.entry(resource.clone()).or_default() += i128::from(*amount);
             }
         }
     }
@@ -189,7 +190,7 @@ impl Rooms {
         if let Some(room) = self.nodes.get_mut(name) {
             room.running -= 1;
             for (resource, amount) in &self.shapes[shape.0].requests {
-                *room.used.entry(resource.clone()).or_default() -= amount;
+                *room.used.entry(resource.clone()).or_default() -= i128::from(*amount);
             }
         }
     }
@@ -232,7 +233,8 @@ impl Room {
         let used = |resource: &str| self.used.get(resource).copied().unwrap_or_default();
         room.get("pods").is_none_or(|most| self.running < *most)
             && shape.requests.iter().all(|(resource, amount)| {
-                *amount <= room.get(resource).copied().unwrap_or_default() - used(resource)
+                let room = room.get(resource).copied().unwrap_or_default();
+                i128::from(*amount) <= i128::from(room) - used(resource)
             })
     }
 }
