@@ -5,8 +5,8 @@ use holdfast_api::budget::IntOrString;
 use holdfast_core::model::Threshold;
 use serde_json::Value;
 
-/// A workload with more pods than this is a typing error: Kubernetes is made for 150,000 in all.
-const PODS_MAX: i64 = 200_000;
+/// More pods than this are a typing error: Kubernetes is made for 150,000.
+pub const PODS_MAX: i64 = 200_000;
 
 /// Field and message of each mistake.
 pub type Mistakes = Vec<(String, String)>;
@@ -99,29 +99,53 @@ pub fn workload(value: &Value) -> Mistakes {
     mistakes
 }
 
-/// Any workload controller's object.
+/// Any workload controller's object. How many pods it may have is seen when they are made.
 pub fn owner(value: &Value) -> Mistakes {
     let mut mistakes = Mistakes::new();
     let spec = &value["spec"];
-    for field in ["replicas", "parallelism"] {
-        match spec[field].as_i64() {
-            Some(n) if n < 0 => mistakes.push((format!("spec.{field}"), format!("{n} is below 0"))),
-            Some(n) if n > PODS_MAX => {
-                mistakes.push((format!("spec.{field}"), format!("{n} is more than {PODS_MAX}")));
-            }
-            _ => {}
-        }
+    let mut count = |value: &Value, at: String, least: i64| match value {
+        Value::Null => {}
+        value => match value.as_i64() {
+            Some(n) if n < least => mistakes.push((at, format!("{n} is below {least}"))),
+            Some(_) => {}
+            None => mistakes.push((at, format!("{value} is not a number of pods"))),
+        },
+    };
+    // The decoder reads spec.replicas itself, and says so if it cannot.
+    if let Some(replicas) = spec["replicas"].as_i64() {
+        count(&replicas.into(), "spec.replicas".to_owned(), 0);
     }
-    let template = &spec["leaderWorkerTemplate"];
-    let at = "spec.leaderWorkerTemplate.size".to_owned();
-    match template["size"].as_i64() {
-        Some(n) if n < 1 => mistakes.push((at, format!("{n} is below 1"))),
-        Some(n) if n.saturating_mul(spec["replicas"].as_i64().unwrap_or(1)) > PODS_MAX => {
-            mistakes.push((at, format!("{n} makes more than {PODS_MAX} pods in all")));
-        }
-        _ => {}
+    count(&spec["parallelism"], "spec.parallelism".to_owned(), 0);
+    let size = &spec["leaderWorkerTemplate"]["size"];
+    count(size, "spec.leaderWorkerTemplate.size".to_owned(), 1);
+    for (index, job) in spec["replicatedJobs"].as_array().into_iter().flatten().enumerate() {
+        let at = format!("spec.replicatedJobs[{index}]");
+        count(&job["replicas"], format!("{at}.replicas"), 0);
+        let parallelism = &job["template"]["spec"]["parallelism"];
+        count(parallelism, format!("{at}.template.spec.parallelism"), 0);
     }
     mistakes
+}
+
+/// How many pods a workload asks for. A job without pods counts as one: it is made as well.
+pub fn pods_of(owner: &Value) -> i64 {
+    let spec = &owner["spec"];
+    let number = |value: &Value| value.as_i64().unwrap_or(1).max(0);
+    match (owner["kind"].as_str().unwrap_or_default(), &spec["replicatedJobs"]) {
+        ("JobSet", Value::Array(jobs)) => jobs
+            .iter()
+            .map(|job| {
+                let parallelism = number(&job["template"]["spec"]["parallelism"]).max(1);
+                number(&job["replicas"]).saturating_mul(parallelism)
+            })
+            .fold(0, i64::saturating_add),
+        ("Job", _) => number(&spec["parallelism"]),
+        ("LeaderWorkerSet", _) => {
+            let size = number(&spec["leaderWorkerTemplate"]["size"]).max(1);
+            number(&spec["replicas"]).saturating_mul(size)
+        }
+        _ => number(&spec["replicas"]),
+    }
 }
 
 fn min_count(policy: &Value, at: &str) -> Mistakes {

@@ -10,6 +10,8 @@
 mod check;
 mod html;
 mod input;
+#[cfg(test)]
+mod input_tests;
 mod kruise;
 mod labels;
 mod objects;
@@ -176,6 +178,8 @@ fn scenario(
 ) -> anyhow::Result<Scenario> {
     template::make_pods(&mut objects);
     objects.problems.sort();
+    // Each pod of a template repeats its mistakes.
+    objects.problems.dedup();
     // What the API server of a live cluster has let in is simulated as well as can be.
     let (live, problems): (Vec<_>, Vec<_>) =
         std::mem::take(&mut objects.problems).into_iter().partition(|problem| problem.place.live);

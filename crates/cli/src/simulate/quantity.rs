@@ -116,7 +116,9 @@ mod tests {
         for (text, expected) in cases {
             assert_eq!(parse(text), expected, "{text}");
         }
-        for wrong in ["", "x", "1X", "1.2.3", "Gi", "NaN", "inf", "1e", "1einf", "-1", "-1e3", "--1", " 1"] {
+        for wrong in
+            ["", "x", "1X", "1.2.3", "Gi", "NaN", "inf", "1e", "1einf", "-1", "-1e3", "--1", " 1"]
+        {
             assert!(parse(wrong).is_err(), "{wrong}");
         }
     }

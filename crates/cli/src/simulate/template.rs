@@ -11,8 +11,8 @@ use serde_json::{Value, json};
 
 use super::input::{Document, Place, Problem};
 use super::objects::{GivenOwner, Objects, PlacedPod, forget_uid, in_words};
-use super::placement;
 use super::scenario::count;
+use super::{check, placement};
 
 /// Adds pods, and the objects that stand between a workload and its pods.
 pub fn make_pods(objects: &mut Objects) {
@@ -24,7 +24,7 @@ pub fn make_pods(objects: &mut Objects) {
         problems: Vec::new(),
     };
     let owned = owners_with_dependents(objects);
-    let mut workloads = 0;
+    let (mut workloads, mut planned) = (0, 0_i64);
     for given in &objects.owners {
         let owner = &given.owner;
         let id = (owner.group_kind.clone(), owner.key.clone());
@@ -32,6 +32,13 @@ pub fn make_pods(objects: &mut Objects) {
             continue;
         }
         let made = maker.pods.len();
+        // Before they are made: nobody waits for a million of them to learn of a typing error.
+        planned = planned.saturating_add(check::pods_of(&given.document.value));
+        if planned > check::PODS_MAX {
+            let why = format!("makes more than {} pods in all", check::PODS_MAX);
+            maker.problems.push(Problem::new(&given.document.place, "spec", why));
+            break;
+        }
         maker.make(given);
         workloads += usize::from(maker.pods.len() > made);
     }

@@ -18,7 +18,7 @@ pub const SETTINGS: Settings = Settings {
     parallel: false,
 };
 
-fn simulate(manifests: &str, drained: &[&str], compare: bool) -> anyhow::Result<Report> {
+pub fn simulate(manifests: &str, drained: &[&str], compare: bool) -> anyhow::Result<Report> {
     let mut input = Input::default();
     input.parse("test.yaml", manifests);
     let drained = drained.iter().map(|node| (*node).to_owned()).collect();
@@ -26,12 +26,12 @@ fn simulate(manifests: &str, drained: &[&str], compare: bool) -> anyhow::Result<
     Ok(report(&scenario, compare))
 }
 
-fn error(manifests: &str, drained: &[&str]) -> String {
+pub fn error(manifests: &str, drained: &[&str]) -> String {
     simulate(manifests, drained, false).expect_err("there are mistakes").to_string()
 }
 
 /// A Deployment of so many pods under a budget, on nodes of so much room.
-fn web(replicas: usize, budget: &str, nodes: &[(&str, usize)]) -> String {
+pub fn web(replicas: usize, budget: &str, nodes: &[(&str, usize)]) -> String {
     let nodes: Vec<String> = nodes
         .iter()
         .map(|(name, room)| {
