@@ -83,8 +83,8 @@ fn conclude(page: &mut Page, report: &Report) {
          written down as pods, let the drain leave {low} working. Counted in replicas there were never \
          fewer than {high}. The price is time, {slow} instead of {fast}: one replica moves and comes back \
          before the next one goes.",
-        needed = kept.needed,
-        total = kept.expected,
+        needed = kept.needed.unwrap_or_default(),
+        total = kept.expected.unwrap_or_default(),
         low = lost.lowest_healthy,
         high = kept.lowest_healthy,
         slow = in_replicas.outcome.at(),

@@ -6,8 +6,8 @@ use super::picture::{self, escape};
 use super::report::{Outcome, Report, Run};
 use super::scenario::count;
 use super::text::{
-    assumptions, blockade, busiest, comparison, counting, denials, describe, obstacles, outcome,
-    some_of, title,
+    assumptions, blockade, busiest, comparison, counting, denials, describe, idle_nodes, obstacles,
+    outcome, some_of, title, unplaced, untold,
 };
 
 const STYLE: &str = include_str!("page.css");
@@ -50,6 +50,9 @@ pub fn render(report: &Report) -> String {
     }
     for run in &report.runs {
         page.push_str(&reasons(run, compares));
+    }
+    for line in untold(&report.runs[0]).into_iter().chain(idle_nodes(&report.runs)) {
+        push(&mut page, &format!("<p>{}</p>", escape(&line)));
     }
     page.push_str("<section>\n<h2>Assumed</h2>\n<ul>\n");
     for line in assumptions(report) {
@@ -128,6 +131,11 @@ fn reasons(run: &Run, name_it: bool) -> String {
             push(&mut section, &format!("<p>{}</p>", escape(&line)));
         }
         section.push_str("</section>\n");
+    }
+    if let Some(line) = unplaced(run).filter(|_| run.outcome.is_finished()) {
+        let line = escape(&line);
+        let heading = format!("<h2>Not back after the drain{which}</h2>");
+        push(&mut section, &format!("<section>\n{heading}\n<p>{line}</p>\n</section>"));
     }
     let denials = denials(run);
     if !denials.is_empty() {

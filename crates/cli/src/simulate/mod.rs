@@ -7,6 +7,7 @@
 //!
 //! The engine is the one that serves; the cluster around it is `holdfast-sim` on a virtual clock.
 
+mod absent;
 mod check;
 mod html;
 mod input;
@@ -14,6 +15,7 @@ mod input;
 mod input_tests;
 mod kruise;
 mod labels;
+mod needs;
 mod objects;
 mod picture;
 mod placement;
@@ -24,6 +26,8 @@ mod run;
 mod scenario;
 #[cfg(test)]
 mod shapes;
+#[cfg(test)]
+mod telling;
 mod template;
 #[cfg(test)]
 mod tests;
@@ -60,7 +64,7 @@ pub use text::show;
         there is room. docs/simulate.md says what else is assumed.",
     after_help = "Examples:\n  \
         holdfast simulate -f examples/llm-serving.yaml --drain node-1,node-2\n  \
-        kubectl get nodes,pods,pdb -A -o yaml | holdfast simulate -f - --drain node-1\n  \
+        kubectl get nodes,pods,pdb,deploy,rs,sts,jobs -A -o yaml | holdfast simulate -f - --drain node-1\n  \
         holdfast simulate -f manifests/ --drain node-1 --compare pod -o html > drain.html\n  \
         holdfast simulate --from-cluster --drain node-1 -o json | jq .runs[0].result\n\n\
         Exit codes: 0 the drain finishes, 1 it would block for ever, 2 error"
@@ -177,6 +181,7 @@ fn scenario(
     settings: Settings,
 ) -> anyhow::Result<Scenario> {
     template::make_pods(&mut objects);
+    absent::assume(&mut objects);
     objects.problems.sort();
     // Each pod of a template repeats its mistakes.
     objects.problems.dedup();

@@ -98,44 +98,55 @@ impl Picture {
         self.heading(&format!("{}: healthy {unit}", budget.name));
         let (top, bottom) = (self.y + 4.0, self.y + BUDGET_HEIGHT);
         let highest = budget.states.iter().map(|level| level.healthy).max().unwrap_or_default();
-        let most = highest.max(budget.expected).max(1);
+        let most = highest.max(budget.expected.unwrap_or_default()).max(1);
         let height = |n: i64| float_i(n) / float_i(most) * (bottom - top);
         for (index, level) in budget.states.iter().enumerate() {
             let is_last = index + 1 == budget.states.len();
             let (from, to) = self.span(level.from_seconds, level.to_seconds, is_last);
-            let class = if level.healthy < budget.needed { "down" } else { "up" };
+            let short = budget.needed.is_some_and(|needed| level.healthy < needed);
+            let class = if short { "down" } else { "up" };
+            let needed = budget.needed.map_or("an unknown number".to_owned(), |n| n.to_string());
             let title = format!(
-                "{} to {}: {} healthy, {} needed",
-                level.from_seconds, level.to_seconds, level.healthy, budget.needed
+                "{} to {}: {} healthy, {needed} needed",
+                level.from_seconds, level.to_seconds, level.healthy
             );
             let tall = height(level.healthy).max(1.0);
             self.rect(class, (from, bottom - tall), (to - from, tall), &title);
         }
-        let needed = bottom - height(budget.needed);
-        self.line("need", (self.left, needed), (self.left + self.width, needed));
-        self.label(needed + 4.0, &format!("{} of {}", budget.needed, budget.expected));
+        if let Some((needed, expected)) = budget.needed.zip(budget.expected) {
+            let y = bottom - height(needed);
+            self.line("need", (self.left, y), (self.left + self.width, y));
+            self.label(y + 4.0, &format!("{needed} of {expected}"));
+        }
         self.line("grid", (self.left, bottom), (self.left + self.width, bottom));
         self.y = bottom + 8.0;
     }
 
     fn lane(&mut self, lane: &Lane) {
-        let is_replica = lane.needed.is_some() || !lane.healthy_before;
+        let is_replica = lane.needed.is_some();
         for (index, state) in lane.states.iter().enumerate() {
             let is_last = index + 1 == lane.states.len();
             let (from, to) = self.span(state.from_seconds, state.to_seconds, is_last);
             let whole = state.working >= lane.pods;
             let class = match (state.healthy, whole) {
-                (true, true) => "up",
-                (false, _) if is_replica || state.working == 0 => "down",
+                (Some(true) | None, true) => "up",
+                (Some(false), _) if is_replica || state.working == 0 => "down",
                 _ => "less",
             };
             let tall = if class == "down" { ROW - 4.0 } else { 6.0 };
-            let word = if class == "down" { "down" } else { "up" };
+            let word = match state.healthy {
+                None => "whether it is up cannot be told",
+                Some(_) if class == "down" => "down",
+                Some(_) => "up",
+            };
+            let time = if is_last && lane.stays_down {
+                format!("from {}, does not come back", state.from_seconds)
+            } else {
+                format!("{} to {}", state.from_seconds, state.to_seconds)
+            };
             let title = format!(
-                "{}, {} to {}: {word}, {} of {} pods work{}",
+                "{}, {time}: {word}, {} of {} pods work{}",
                 lane.name,
-                state.from_seconds,
-                state.to_seconds,
                 state.working,
                 lane.pods,
                 lane.needed.map(|needed| format!(", {needed} needed")).unwrap_or_default()

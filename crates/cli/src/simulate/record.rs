@@ -4,8 +4,10 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-use holdfast_core::model::{Budget, GroupKind, ObjectKey, Phase, Pod, Scope};
-use holdfast_sim::{Replica, World};
+use holdfast_core::model::{
+    BasicMinCount, Budget, BudgetSpec, GroupKind, ObjectKey, Phase, Pod, Scope,
+};
+use holdfast_sim::{Replica, ReplicaHealth, World};
 
 use super::labels;
 use super::report::{Lane, LaneState, Level, Time};
@@ -132,7 +134,7 @@ impl Recorder {
         }
     }
 
-    /// Healthy replicas; working pods if there are no replicas.
+    /// Healthy replicas; working pods if there are no replicas whose health can be told.
     pub fn healthy(&self) -> usize {
         if self.has_replicas { self.healthy_replicas } else { self.working_pods }
     }
@@ -154,6 +156,13 @@ impl Recorder {
         replicas.sort_by_key(by_name);
         sets.sort_by_key(by_name);
         (replicas, sets)
+    }
+
+    /// Whether it can be told how many units of the budget are healthy.
+    pub fn tells(&self, budget: usize) -> bool {
+        let untold = |lane: &LaneRecord| !lane.is_set() && lane.needed.is_none();
+        self.budgets[budget].spec.scope == Scope::Pod
+            || !self.lanes.iter().any(|lane| lane.budgets.contains(&budget) && untold(lane))
     }
 
     pub fn levels(&self, budget: usize, end: Duration) -> Vec<Level> {
@@ -193,10 +202,7 @@ impl Recorder {
 
     fn look_at(&mut self, pod: &Pod) -> Seen {
         let key = match Replica::of(pod) {
-            Some(replica) => {
-                self.has_replicas = true;
-                LaneKey::Replica(replica)
-            }
+            Some(replica) => LaneKey::Replica(replica),
             None => {
                 LaneKey::Set { namespace: pod.key.namespace.clone(), name: self.workload_of(pod) }
             }
@@ -271,7 +277,11 @@ impl Recorder {
         match &lane.key {
             LaneKey::Replica(replica) => {
                 let health = world.health_of(replica);
-                lane.needed = health.min_count.or(lane.needed);
+                let given = lane.budgets.iter().map(|index| &self.budgets[*index].spec);
+                let min = health.min_count.or_else(|| given.filter_map(min_of_basic).max());
+                lane.needed = min.or(lane.needed);
+                self.has_replicas |= lane.needed.is_some();
+                let health = ReplicaHealth { min_count: min, ..health };
                 lane.healthy = health.is_healthy();
             }
             LaneKey::Set { .. } => lane.healthy = lane.working >= lane.pods,
@@ -300,29 +310,44 @@ impl LaneRecord {
             LaneKey::Replica(replica) => (replica.namespace.clone(), replica.to_string()),
             LaneKey::Set { namespace, name } => (namespace.clone(), name.clone()),
         };
+        // A group without a minimum is neither up nor down.
+        let tells = self.is_set() || self.needed.is_some();
         let states: Vec<LaneState> = (self.track.spans(end))
             .map(|(from, to, (working, healthy))| LaneState {
                 from_seconds: Time(from),
                 to_seconds: Time(to),
                 working,
-                healthy,
+                healthy: tells.then_some(healthy),
             })
             .collect();
-        let down = states.iter().filter(|state| !state.healthy);
+        let is_down = |state: &&LaneState| state.healthy == Some(false);
+        let down = states.iter().filter(is_down);
         let down_time =
             down.map(|state| state.to_seconds.0.saturating_sub(state.from_seconds.0)).sum();
-        let before = [self.healthy_before].into_iter().chain(states.iter().map(|s| s.healthy));
-        let falls = before.zip(&states).filter(|(was, now)| *was && !now.healthy).count();
+        let healthy_before = tells.then_some(self.healthy_before);
+        let before = [healthy_before].into_iter().chain(states.iter().map(|s| s.healthy));
+        let falls = before.zip(&states).filter(|(was, now)| *was == Some(true) && is_down(now));
+        let falls = falls.count();
         Lane {
             namespace,
             name,
             pods: self.pods,
             needed: self.needed,
-            healthy_before: self.healthy_before,
+            healthy_before,
             down_seconds: Time(down_time),
+            // The record ends when nothing moves any more.
+            stays_down: states.last().as_ref().is_some_and(is_down),
             interruptions: falls,
             states,
         }
+    }
+}
+
+/// How many pods a budget says that a group without a minimum needs.
+fn min_of_basic(spec: &BudgetSpec) -> Option<usize> {
+    match (spec.scope, &spec.basic_min_count) {
+        (Scope::Workload, BasicMinCount::Count(min)) => usize::try_from(*min).ok(),
+        _ => None,
     }
 }
 

@@ -108,9 +108,11 @@ pub struct BudgetRun {
     pub counts: &'static str,
     /// As written, such as `minAvailable: 9`.
     pub threshold: String,
-    /// How many of how many it wants, as written.
-    pub needed: i64,
-    pub expected: i64,
+    /// Pods that it covered before the drain.
+    pub pods: usize,
+    /// How many of how many it wants, as written; null if that cannot be told.
+    pub needed: Option<i64>,
+    pub expected: Option<i64>,
     /// The fewest that were healthy at any time.
     pub lowest_healthy: i64,
     /// For how long fewer than needed were healthy.
@@ -149,8 +151,11 @@ pub struct Lane {
     pub pods: usize,
     /// How many working pods it needs to be healthy; null if that cannot be told.
     pub needed: Option<usize>,
-    pub healthy_before: bool,
+    /// Null if that cannot be told.
+    pub healthy_before: Option<bool>,
     pub down_seconds: Time,
+    /// It is down at the end of the record, and nothing will bring it back.
+    pub stays_down: bool,
     /// How often it went down.
     pub interruptions: usize,
     pub states: Vec<LaneState>,
@@ -163,7 +168,8 @@ pub struct LaneState {
     pub to_seconds: Time,
     /// Pods that are Running, Ready and not terminating.
     pub working: usize,
-    pub healthy: bool,
+    /// Null if that cannot be told.
+    pub healthy: Option<bool>,
 }
 
 /// A moment in which something was evicted, and what followed until the next.

@@ -8,42 +8,30 @@ use holdfast_core::model::{ObjectKey, ResourceVersion, Scope, Threshold, Timesta
 use holdfast_core::verdict::{AllowReason, Verdict};
 use holdfast_sim::{Answer, Drain, DrainOptions, Target, World};
 
+use super::needs::{self, Needs};
 use super::objects::GivenBudget;
 use super::record::Recorder;
 use super::report::{BudgetRun, EvictionRun, Moment, NodeRun, Outcome, Run, Time};
-use super::scenario::{Counting, Scenario};
+use super::scenario::{Counting, Scenario, Settings};
 
 /// A drain in which for so long nothing was granted, no pod started or ended, and whatever the engine
 /// remembers has expired, will never do anything again.
 const PATIENCE: Duration = Duration::from_mins(5);
 
-/// How long to wait for pods that start after the drain has finished.
-const AFTERMATH: Duration = Duration::from_hours(1);
-
-/// What a budget wants: how many units of how many.
-pub type Needs = Vec<(i64, i64)>;
+/// How many times in a row a pod that waits for room may get it from one that ends, after the drain has
+/// finished. Nothing goes on for ever in a cluster without faults; this is a guard.
+const SUCCESSORS_MAX: u32 = 1000;
 
 /// The drain under the budgets as they are written, and if asked for, under budgets that count pods.
 pub fn run(scenario: &Scenario, compare: bool) -> Vec<Run> {
     let mut world = scenario.world(Counting::AsWritten);
-    let needs = needs(scenario, &world);
+    let needs = needs::of(scenario, &world);
     let mut runs = vec![Driver::new(scenario, &mut world).run(Counting::AsWritten, &needs)];
     if compare {
         let mut world = scenario.world(Counting::Pods);
         runs.push(Driver::new(scenario, &mut world).run(Counting::Pods, &needs));
     }
     runs
-}
-
-fn needs(scenario: &Scenario, world: &World) -> Needs {
-    let of = |given: &GivenBudget| {
-        let status = world.engine().status(&given.budget.key).unwrap_or_default();
-        match given.budget.spec.scope {
-            Scope::Pod => (status.desired_healthy, status.expected_pods),
-            Scope::Workload => (status.desired_healthy_replicas, status.expected_replicas),
-        }
-    };
-    scenario.objects.budgets.iter().map(of).collect()
 }
 
 struct Driver<'a> {
@@ -144,7 +132,8 @@ impl<'a> Driver<'a> {
 
     /// The drain is over; the pods that it moved are starting.
     fn recover(&mut self) -> Duration {
-        let end = self.world.now() + AFTERMATH;
+        let Settings { startup, grace, .. } = self.scenario.settings;
+        let end = self.world.now() + SUCCESSORS_MAX * (startup + grace);
         let mut last = self.elapsed();
         while self.world.is_busy()
             && let Some(next) = self.world.next_due().filter(|next| *next <= end)
@@ -347,12 +336,13 @@ impl<'a> Driver<'a> {
         &self,
         index: usize,
         given: &GivenBudget,
-        (needed, expected): (i64, i64),
+        (pods, needs): (usize, Option<(i64, i64)>),
         end: Duration,
     ) -> BudgetRun {
         let states = self.recorder.levels(index, end);
         let spec = &given.budget.spec;
-        let below = states.iter().filter(|level| level.healthy < needed);
+        let (needed, expected) = needs.filter(|_| self.recorder.tells(index)).unzip();
+        let below = states.iter().filter(|level| needed.is_some_and(|n| level.healthy < n));
         let below =
             below.map(|level| level.to_seconds.0.saturating_sub(level.from_seconds.0)).sum();
         let threshold = match (&spec.min_available, &spec.max_unavailable) {
@@ -367,6 +357,7 @@ impl<'a> Driver<'a> {
             api: given.api,
             counts: if spec.scope == Scope::Workload { "Replicas" } else { "Pods" },
             threshold,
+            pods,
             needed,
             expected,
             lowest_healthy: states.iter().map(|level| level.healthy).min().unwrap_or_default(),

@@ -5,11 +5,11 @@ use std::time::Duration;
 
 use anyhow::bail;
 use holdfast_core::Config;
-use holdfast_core::model::{Budget, BudgetSpec, Phase, Scope, Threshold};
+use holdfast_core::model::{Budget, BudgetSpec, Phase, Pod, Scope, Threshold};
 use holdfast_sim::{Behaviour, BudgetBuilder, PodBuilder, Replica, World};
 
-use super::labels;
 use super::objects::Objects;
+use super::{absent, labels};
 
 /// Where evicted pods go if the input has no node that could take them.
 const ELSEWHERE: &str = "elsewhere";
@@ -181,12 +181,43 @@ fn note_assumptions(objects: &Objects, notes: &mut Vec<String>) {
         let pods = count(unsaid, "pod");
         notes.push(format!("{pods} without a status: taken to be Running and Ready"));
     }
-    for given in objects.budgets.iter().filter(|given| given.budget.spec.selector.is_none()) {
-        let name = &given.budget.key.object.name;
-        notes.push(format!("budget {name} has no selector and covers no pod"));
+    for given in &objects.budgets {
+        notes.extend(note_cover(&given.budget, objects));
     }
     if objects.budgets.is_empty() {
         notes.push("the input has no budgets: nothing holds an eviction back".to_owned());
+    }
+}
+
+/// What is odd about the pods that a budget covers.
+fn note_cover(budget: &Budget, objects: &Objects) -> Option<String> {
+    let (spec, key) = (&budget.spec, &budget.key.object);
+    let name = &key.name;
+    if spec.selector.is_none() {
+        return Some(format!("budget {name} has no selector and covers no pod"));
+    }
+    let pods = objects.pods.iter().map(|placed| &placed.pod);
+    let selected: Vec<&Pod> = pods.filter(|pod| labels::select(spec, &pod.labels)).collect();
+    let covered: Vec<&&Pod> =
+        selected.iter().filter(|pod| pod.key.namespace == key.namespace).collect();
+    match (covered.as_slice(), selected.first()) {
+        ([], None) => Some(format!("budget {name} covers no pod of the input")),
+        ([], Some(other)) => Some(format!(
+            "budget {name} covers no pod of the input: it is in namespace {}, and pods that it \
+             selects are in {}",
+            key.namespace, other.key.namespace
+        )),
+        (pods, _) => {
+            let bare = pods.iter().all(|pod| pod.controller.is_none());
+            let in_vain = bare && spec.scope == Scope::Pod && absent::needs_total(spec);
+            in_vain.then(|| {
+                format!(
+                    "the pods of budget {name} have no controller that says how many there should \
+                     be: with maxUnavailable or a percentage it never allows an eviction, as in \
+                     Kubernetes; use a number as minAvailable"
+                )
+            })
+        }
     }
 }
 

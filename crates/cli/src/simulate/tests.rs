@@ -153,7 +153,8 @@ fn kruise_budgets_are_counted_or_reported() {
     };
     let counts = |manifests: &str| {
         let report = simulate(manifests, &["node-1"], false).unwrap();
-        let budget = report.runs[0].budgets.first().map(|budget| (budget.counts, budget.needed));
+        let budget =
+            report.runs[0].budgets.first().map(|budget| (budget.counts, budget.needed.unwrap()));
         (budget, report.notes.iter().any(|note| note.contains("not simulated yet")))
     };
     assert_eq!(counts(&budget("")), (Some(("Pods", 79)), false));
@@ -220,8 +221,9 @@ fn every_kind_of_workload_gets_its_pods_and_brings_them_back() {
         let lanes = run.replicas.iter().chain(&run.pod_sets);
         assert_eq!(lanes.clone().map(|lane| lane.pods).sum::<usize>(), pods, "{kind}");
         assert!(run.outcome.is_finished() && run.unplaced_pods.is_empty(), "{kind}");
-        let last =
-            |lane: &super::report::Lane| lane.states.last().is_some_and(|state| state.healthy);
+        let last = |lane: &super::report::Lane| {
+            lane.states.last().is_some_and(|state| state.healthy == Some(true))
+        };
         assert!(lanes.clone().all(last), "{kind}");
         assert!(
             run.evictions.iter().any(|e| e.pod.starts_with(prefix)),

@@ -34,11 +34,18 @@ pub fn show(page: &mut Page, report: &Report) {
         page.line(&format!("  and {} that mattered less", count(more, "budget")));
     }
     timeline::show(page, &report.runs);
+    if let Some(line) = idle_nodes(&report.runs) {
+        page.line("");
+        page.item("  ", &line);
+    }
     for run in &report.runs {
         show_denials(page, run, report.runs.len() > 1);
     }
     for run in report.runs.iter().filter(|run| !run.outcome.is_finished()) {
         show_blockade(page, run, report.runs.len() > 1);
+    }
+    for run in report.runs.iter().filter(|run| run.outcome.is_finished()) {
+        show_losses(page, run, report.runs.len() > 1);
     }
     match report.runs.as_slice() {
         [run] => show_outages(page, run),
@@ -64,10 +71,15 @@ pub fn outcome(outcome: &Outcome) -> String {
 }
 
 pub fn describe(budget: &BudgetRun) -> String {
-    let BudgetRun { name, threshold, needed, expected, counts, api, .. } = budget;
+    let BudgetRun { name, threshold, counts, api, .. } = budget;
     let unit = if *counts == "Replicas" { "replicas" } else { "pods" };
     let threshold = if threshold.is_empty() { "no threshold" } else { threshold };
-    format!("Budget {name} needs {needed} of {expected} {unit} ({threshold}, {api})")
+    let what = match budget.needed.zip(budget.expected) {
+        _ if budget.pods == 0 => "covers no pod of the input".to_owned(),
+        Some((needed, expected)) => format!("needs {needed} of {expected} {unit}"),
+        None => format!("counts {unit}, and how many it needs cannot be told"),
+    };
+    format!("Budget {name} {what} ({threshold}, {api})")
 }
 
 /// The budgets that had most to do, in the order of the input, and how many are left.
@@ -145,16 +157,8 @@ pub fn blockade(run: &Run) -> Vec<(Vec<&str>, &str)> {
 
 /// What else stands in the way of a blocked drain.
 pub fn obstacles(run: &Run) -> Vec<String> {
-    let mut lines = Vec::new();
-    if !run.unplaced_pods.is_empty() {
-        let fit = if run.unplaced_pods.len() == 1 { "fits" } else { "fit" };
-        lines.push(format!(
-            "{} {fit} on no node and cannot become ready: {}. More room would help.",
-            count(run.unplaced_pods.len(), "pod"),
-            some_of(&run.unplaced_pods)
-        ));
-    }
-    let broken = run.replicas.iter().filter(|lane| !lane.healthy_before);
+    let mut lines: Vec<String> = unplaced(run).into_iter().collect();
+    let broken = run.replicas.iter().filter(|lane| lane.healthy_before == Some(false));
     let broken: Vec<String> = broken.map(|lane| lane.name.clone()).collect();
     if !broken.is_empty() {
         lines.push(format!(
@@ -169,6 +173,43 @@ pub fn obstacles(run: &Run) -> Vec<String> {
         ));
     }
     lines
+}
+
+/// Pods that there is no room for, whether or not the drain finishes.
+pub fn unplaced(run: &Run) -> Option<String> {
+    let pods = &run.unplaced_pods;
+    let fit = if pods.len() == 1 { "fits" } else { "fit" };
+    let all = count(pods.len(), "pod");
+    let some = some_of(pods);
+    (!pods.is_empty()).then(|| {
+        format!("{all} {fit} on no node and cannot become ready: {some}. More room would help.")
+    })
+}
+
+/// Replicas whose health cannot be told.
+pub fn untold(run: &Run) -> Option<String> {
+    let lanes = run.replicas.iter().filter(|lane| lane.healthy_before.is_none());
+    let names: Vec<&str> = lanes.map(|lane| lane.name.as_str()).collect();
+    (!names.is_empty()).then(|| {
+        format!(
+            "Cannot be told, as no minimum of healthy pods is known, for {}: {}.",
+            count(names.len(), "replica"),
+            some_of(&names)
+        )
+    })
+}
+
+/// Drained nodes on which there was nothing to do in any of the runs, which drain the same nodes.
+pub fn idle_nodes(runs: &[Run]) -> Option<String> {
+    let is_idle = |run: &Run, index: usize| {
+        run.nodes.get(index).is_some_and(|node| node.pods_evicted + node.pods_left == 0)
+    };
+    let nodes = runs[0].nodes.iter().enumerate();
+    let idle = nodes.filter(|(index, _)| runs.iter().all(|run| is_idle(run, *index)));
+    let names: Vec<&str> = idle.map(|(_, node)| node.name.as_str()).collect();
+    let whose = if names.len() == 1 { "its" } else { "their" };
+    (!names.is_empty())
+        .then(|| format!("Nothing to evict on {} when {whose} turn came.", some_of(&names)))
 }
 
 pub fn some_of(names: &[impl AsRef<str>]) -> String {
@@ -200,36 +241,53 @@ fn show_blockade(page: &mut Page, run: &Run, name_it: bool) {
     }
 }
 
+fn show_losses(page: &mut Page, run: &Run, name_it: bool) {
+    let Some(line) = unplaced(run) else { return };
+    let which = if name_it { format!(" when {}", counting(run)) } else { String::new() };
+    page.heading(&format!("Not back after the drain{which}"));
+    page.item("  ", &line);
+}
+
 fn show_outages(page: &mut Page, run: &Run) {
     let lanes: Vec<&Lane> = run.replicas.iter().filter(|l| !l.down_seconds.0.is_zero()).collect();
     if run.replicas.is_empty() {
         return;
     }
     page.heading("Replicas down");
-    if lanes.is_empty() {
+    let untold = untold(run);
+    if lanes.is_empty() && untold.is_none() {
         page.line("  none");
     }
     let width = lanes.iter().take(LINES_MAX).map(|lane| lane.name.len()).max().unwrap_or_default();
     for lane in lanes.iter().take(LINES_MAX) {
-        let times: Vec<String> =
-            outages(lane).map(|(from, to)| format!("{from} to {to}")).collect();
-        let all = lane.down_seconds;
-        page.item(&format!("  {:<width$}  {all:>6}  ", lane.name), &times.join(", "));
+        let times: Vec<String> = outages(lane)
+            .map(|(from, to)| match to {
+                Some(to) => format!("{from} to {to}"),
+                None => format!("from {from}, does not come back"),
+            })
+            .collect();
+        let all = if lane.stays_down { "-".to_owned() } else { lane.down_seconds.to_string() };
+        page.item(&format!("  {:<width$}  {all:>8}  ", lane.name), &times.join(", "));
+    }
+    if let Some(line) = untold {
+        page.item("  ", &line);
     }
     if lanes.len() > LINES_MAX {
         page.line(&format!("  and {} more", lanes.len() - LINES_MAX));
     }
 }
 
-/// From and to, of every time that the replica was down.
-pub fn outages(lane: &Lane) -> impl Iterator<Item = (Time, Time)> + '_ {
+/// From and to, of every time that the replica was down; the last may have no end.
+fn outages(lane: &Lane) -> impl Iterator<Item = (Time, Option<Time>)> + '_ {
+    let end = lane.states.last().map(|state| state.to_seconds).filter(|_| lane.stays_down);
     let runs = lane.states.chunk_by(|a, b| a.healthy == b.healthy);
     let span = |states: &[LaneState]| match states {
         [first, .., last] => (first.from_seconds, last.to_seconds),
         [one] => (one.from_seconds, one.to_seconds),
         [] => (Time::default(), Time::default()),
     };
-    runs.filter(|states| states.first().is_some_and(|state| !state.healthy)).map(span)
+    let down = runs.filter(|states| states.first().is_some_and(|s| s.healthy == Some(false)));
+    down.map(span).map(move |(from, to)| (from, Some(to).filter(|_| Some(to) != end)))
 }
 
 fn show_comparison(page: &mut Page, runs: &[Run]) {
@@ -257,9 +315,13 @@ pub fn comparison(runs: &[Run]) -> Vec<(String, Vec<String>)> {
         let name = &budget.name;
         compare(format!("{name}: fewest healthy {unit}"), &|run| {
             let budget = &run.budgets[index];
-            format!("{} of {}", budget.lowest_healthy, budget.expected)
+            match budget.expected {
+                Some(expected) => format!("{} of {expected}", budget.lowest_healthy),
+                None => budget.lowest_healthy.to_string(),
+            }
         });
-        compare(format!("{name}: time with fewer than {}", budget.needed), &|run| {
+        let Some(needed) = budget.needed else { continue };
+        compare(format!("{name}: time with fewer than {needed}"), &|run| {
             run.budgets[index].below_needed_seconds.to_string()
         });
     }

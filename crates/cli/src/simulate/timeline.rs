@@ -20,13 +20,15 @@ pub fn show(page: &mut Page, runs: &[Run]) {
     let columns: Vec<Column<'_>> = runs.iter().map(Column::of).collect();
     page.line("");
     page.item("  ", &legend(runs));
+    let width = times.iter().map(|time| time.to_string().len()).max().unwrap_or_default();
+    let row = |time: &str, cells: &mut dyn Iterator<Item = String>| row(time, width, cells);
     page.line("");
     if runs.len() > 1 {
-        let names =
+        let mut names =
             columns.iter().map(|column| format!("{:<1$}", counting(column.run), column.width()));
-        page.line(&page.bold(row("", names).trim_end()));
+        page.line(&page.bold(row("", &mut names).trim_end()));
     }
-    page.line(row("time", columns.iter().map(Column::header)).trim_end());
+    page.line(row("time", &mut columns.iter().map(Column::header)).trim_end());
     let mut shown = times.iter().peekable();
     for _ in 0..ROWS_MAX {
         let Some(from) = shown.next() else { break };
@@ -35,8 +37,9 @@ pub fn show(page: &mut Page, runs: &[Run]) {
             columns.iter().map(|column| column.cell(page, *from, until)).collect();
         let filled = cells.iter().rposition(Option::is_some).map_or(0, |last| last + 1);
         let cells = cells.into_iter().zip(&columns).take(filled);
-        let cells = cells.map(|(cell, column)| cell.unwrap_or_else(|| " ".repeat(column.width())));
-        page.line(row(&from.to_string(), cells).trim_end());
+        let mut cells =
+            cells.map(|(cell, column)| cell.unwrap_or_else(|| " ".repeat(column.width())));
+        page.line(row(&from.to_string(), &mut cells).trim_end());
     }
     if times.len() > ROWS_MAX {
         page.line(&format!("  and {} more rows; -o json has them", times.len() - ROWS_MAX));
@@ -44,10 +47,10 @@ pub fn show(page: &mut Page, runs: &[Run]) {
 }
 
 fn legend(runs: &[Run]) -> String {
-    let (of, unit) = if runs[0].replicas.is_empty() {
-        ("", "pods")
-    } else {
+    let (of, unit) = if tells_replicas(&runs[0]) {
         ("the replicas that they belong to, ", "replicas")
+    } else {
+        ("", "pods")
     };
     format!(
         "Each row: the node, pods evicted then, {of}requests denied until the next row, and how many \
@@ -68,15 +71,15 @@ struct Column<'a> {
 
 impl<'a> Column<'a> {
     fn of(run: &'a Run) -> Self {
-        let replicas = !run.replicas.is_empty();
+        let replicas = tells_replicas(run);
         let total = if replicas {
-            run.replicas.len()
+            run.replicas.iter().filter(|lane| lane.needed.is_some()).count()
         } else {
-            run.pod_sets.iter().map(|set| set.pods).sum()
+            run.replicas.iter().chain(&run.pod_sets).map(|lane| lane.pods).sum()
         };
         let unit = if replicas { "Replicas" } else { "Pods" };
         let budgets = run.budgets.iter().filter(|budget| budget.counts == unit);
-        let wanted = budgets.map(|budget| budget.needed).sum();
+        let wanted = budgets.filter_map(|budget| budget.needed).sum();
         let names = run.timeline.iter().map(|moment| place(moment).len());
         let node = names.max().unwrap_or_default().max("node".len());
         Self { run, total, wanted, node, replicas: if replicas { 9 } else { 0 } }
@@ -131,6 +134,11 @@ impl<'a> Column<'a> {
     }
 }
 
+/// Whether there are replicas whose health can be told; else pods are counted.
+fn tells_replicas(run: &Run) -> bool {
+    run.replicas.iter().any(|lane| lane.needed.is_some())
+}
+
 fn place(moment: &Moment) -> String {
     match moment.nodes.as_slice() {
         [one] => one.clone(),
@@ -138,6 +146,7 @@ fn place(moment: &Moment) -> String {
     }
 }
 
-fn row(time: &str, cells: impl Iterator<Item = String>) -> String {
-    format!("  {time:<7}{}", cells.collect::<String>())
+fn row(time: &str, widest: usize, cells: &mut dyn Iterator<Item = String>) -> String {
+    let width = (widest + 2).max(7);
+    format!("  {time:<width$}{}", cells.collect::<String>())
 }

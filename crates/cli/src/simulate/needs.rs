@@ -1,0 +1,34 @@
+//! What budgets need before the drain, as far as that can be told.
+
+use holdfast_core::model::{Pod, Scope};
+use holdfast_sim::World;
+
+use super::objects::GivenBudget;
+use super::scenario::Scenario;
+use super::{absent, labels};
+
+/// How many pods a budget covers, and what it wants: how many units of how many, if that can be told.
+pub type Needs = Vec<(usize, Option<(i64, i64)>)>;
+
+pub fn of(scenario: &Scenario, world: &World) -> Needs {
+    let of = |given: &GivenBudget| {
+        let status = world.engine().status(&given.budget.key).unwrap_or_default();
+        let (needed, expected) = match given.budget.spec.scope {
+            Scope::Pod => (status.desired_healthy, status.expected_pods),
+            Scope::Workload => (status.desired_healthy_replicas, status.expected_replicas),
+        };
+        let failed = status.conditions.iter().any(|condition| {
+            ["SyncFailed", "WorkloadResolutionFailed"].contains(&condition.reason.as_str())
+        });
+        let is_covered = |pod: &&Pod| {
+            pod.key.namespace == given.budget.key.object.namespace
+                && labels::select(&given.budget.spec, &pod.labels)
+        };
+        let pods = world.pods().filter(is_covered).count();
+        // Pods without a controller: of how many they are is nowhere written.
+        let unknown = failed || (expected == 0 && pods > 0);
+        let told = !(unknown && absent::needs_total(&given.budget.spec));
+        (pods, told.then_some((needed, expected)))
+    };
+    scenario.objects.budgets.iter().map(of).collect()
+}
