@@ -60,6 +60,7 @@ pub fn assume(objects: &mut Objects) {
         }
     }
     note(&missing, &mut objects.notes);
+    objects.notes.extend(note_others(&counted));
     let made = missing.into_iter().map(|((kind, key), (has, _))| made_up(kind, key, has));
     let made: Vec<GivenOwner> = made.collect();
     objects.owners.extend(made);
@@ -118,6 +119,23 @@ fn note(missing: &BTreeMap<Id, (i64, &str)>, notes: &mut Vec<String>) {
         let more = count(missing.len() - NOTES_MAX, "more controller");
         notes.push(format!("{more} not in the input: each taken to want what it has"));
     }
+}
+
+/// Controllers of other kinds have a `/scale` that no manifest shows.
+fn note_others(counted: &[&Pod]) -> Option<String> {
+    let of = counted.iter().filter_map(|pod| pod.controller.as_ref());
+    let kinds: BTreeSet<&str> = of
+        .filter(|controller| !is_counted_in_pods(&controller.group_kind))
+        .map(|controller| controller.group_kind.kind.as_str())
+        .filter(|kind| !["DaemonSet", "Node"].contains(kind))
+        .collect();
+    let kinds: Vec<&str> = kinds.into_iter().collect();
+    (!kinds.is_empty()).then(|| {
+        format!(
+            "how many pods a controller of kind {} wants is not known here: budgets that go by it deny",
+            kinds.join(" or ")
+        )
+    })
 }
 
 fn made_up(group_kind: GroupKind, key: ObjectKey, has: i64) -> GivenOwner {

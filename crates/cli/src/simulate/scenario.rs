@@ -196,11 +196,13 @@ fn note_cover(budget: &Budget, objects: &Objects) -> Option<String> {
     if spec.selector.is_none() {
         return Some(format!("budget {name} has no selector and covers no pod"));
     }
-    let pods = objects.pods.iter().map(|placed| &placed.pod);
-    let selected: Vec<&Pod> = pods.filter(|pod| labels::select(spec, &pod.labels)).collect();
-    let covered: Vec<&&Pod> =
-        selected.iter().filter(|pod| pod.key.namespace == key.namespace).collect();
-    match (covered.as_slice(), selected.first()) {
+    let pods = || objects.pods.iter().map(|placed| &placed.pod);
+    let selects = |pod: &&Pod| labels::select(spec, &pod.labels);
+    let here = pods().filter(|pod| pod.key.namespace == key.namespace);
+    let covered: Vec<&Pod> = here.filter(selects).collect();
+    // Looked for only if need be: in a large cluster these are many pods for every budget.
+    let elsewhere = if covered.is_empty() { pods().find(selects) } else { None };
+    match (covered.as_slice(), elsewhere) {
         ([], None) => Some(format!("budget {name} covers no pod of the input")),
         ([], Some(other)) => Some(format!(
             "budget {name} covers no pod of the input: it is in namespace {}, and pods that it \

@@ -78,6 +78,36 @@ fn a_controller_that_is_not_in_the_input_is_taken_to_want_its_pods() {
 }
 
 #[test]
+fn a_deployment_and_a_leaderworkerset_are_taken_to_want_what_they_have() {
+    let set = "---\n{apiVersion: apps/v1, kind: ReplicaSet, metadata: {name: w, ownerReferences: [{apiVersion: \
+               apps/v1, kind: Deployment, name: d, controller: true}]}, spec: {replicas: 2}}\n";
+    let owner = Some(("apps/v1", "ReplicaSet", "w"));
+    let pods = pod("a", owner, "nodeName: n1") + &pod("b", owner, "nodeName: n2");
+    let manifests = format!("{NODES}{set}{pods}{}", budget("maxUnavailable: 1"));
+    let report = simulate(&manifests, &["n1"], false).unwrap();
+    assert!(
+        flat(&report).contains("Deployment default/d is not in the input: taken to want its 2")
+    );
+    assert!(report.runs[0].outcome.is_finished());
+    let group = |index: usize| {
+        let labels = format!(
+            "labels: {{leaderworkerset.sigs.k8s.io/name: l, leaderworkerset.sigs.k8s.io/group-index: \
+             '{index}', leaderworkerset.sigs.k8s.io/group-key: k{index}, \
+             leaderworkerset.sigs.k8s.io/worker-index: '0', app: a}}, annotations: \
+             {{leaderworkerset.sigs.k8s.io/size: '1'}}"
+        );
+        pod(&format!("l-{index}"), Some(("apps/v1", "StatefulSet", "l")), "nodeName: n1")
+            .replace("labels: {app: a}", &labels)
+    };
+    let budget = budget("maxUnavailable: 1, budgetScope: Workload");
+    let manifests = format!("{NODES}{}{}{budget}", group(0), group(1));
+    let report = simulate(&manifests, &["n1"], false).unwrap();
+    let note = "LeaderWorkerSet default/l is not in the input: taken to want its 2 groups";
+    assert!(report.notes.iter().any(|n| n == note), "{:?}", report.notes);
+    assert!(report.runs[0].outcome.is_finished(), "{}", told(&report));
+}
+
+#[test]
 fn a_jobset_that_is_not_in_the_input_is_taken_to_want_its_jobs() {
     let manifests = groups("{gang: {minCount: 4}}", "maxUnavailable: 1, budgetScope: Workload");
     let report = simulate(&manifests, &["n1"], false).unwrap();
@@ -98,6 +128,7 @@ fn a_number_that_is_unknown_is_not_shown_as_none() {
         assert!(told(&report).contains("how many it needs cannot be told"), "{}", told(&report));
         assert!(!html::render(&report).contains("0 of 0"));
         assert_eq!(flat(&report).contains("pods of budget b have no controller"), owner.is_none());
+        assert_eq!(flat(&report).contains("controller of kind Thing wants"), owner.is_some());
     }
 }
 
