@@ -5,6 +5,8 @@ use holdfast_api::budget::IntOrString;
 use holdfast_core::model::Threshold;
 use serde_json::Value;
 
+use super::strict;
+
 /// More pods than this are a typing error: Kubernetes is made for 150,000.
 pub const PODS_MAX: i64 = 200_000;
 
@@ -12,7 +14,7 @@ pub const PODS_MAX: i64 = 200_000;
 pub type Mistakes = Vec<(String, String)>;
 
 pub fn budget(value: &Value) -> Mistakes {
-    let mut mistakes = Mistakes::new();
+    let mut mistakes = strict::budget(value);
     let mut wrong = |field: &str, why: String| mistakes.push((format!("spec.{field}"), why));
     let spec = &value["spec"];
     let scope = spec["budgetScope"].as_str().unwrap_or_default();
@@ -52,8 +54,9 @@ pub fn threshold(value: &Value) -> Option<Threshold> {
     (!value.is_null()).then(|| Threshold::from(&wire))
 }
 
-pub fn selector(value: &Value, at: &str) -> Mistakes {
+fn selector(value: &Value, at: &str) -> Mistakes {
     let mut mistakes = Mistakes::new();
+    strict::selector(value, at, &mut mistakes);
     let expressions = value["matchExpressions"].as_array().into_iter().flatten();
     for (index, expression) in expressions.enumerate() {
         let at = format!("{at}.matchExpressions[{index}]");
@@ -101,7 +104,7 @@ pub fn workload(value: &Value) -> Mistakes {
 
 /// Any workload controller's object. How many pods it may have is seen when they are made.
 pub fn owner(value: &Value) -> Mistakes {
-    let mut mistakes = Mistakes::new();
+    let mut mistakes = strict::templates(value);
     let spec = &value["spec"];
     let mut count = |value: &Value, at: String, least: i64| match value {
         Value::Null => {}

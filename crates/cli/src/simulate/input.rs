@@ -1,5 +1,6 @@
 //! Manifests from files, directories and stdin, document by document.
 
+use std::borrow::Cow;
 use std::collections::BTreeSet;
 use std::fmt;
 use std::io::Read as _;
@@ -31,7 +32,7 @@ impl Place {
 
 impl fmt::Display for Place {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.file)?;
+        f.write_str(&printable(&self.file))?;
         if self.document > 0 {
             write!(f, ": document {}", self.document)?;
         }
@@ -57,14 +58,27 @@ impl Problem {
 impl fmt::Display for Problem {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}", self.place)?;
-        match (self.place.item, self.field.as_str()) {
+        let field = printable(&self.field);
+        match (self.place.item, field.as_ref()) {
             (None, "") => {}
             (None, field) => write!(f, ": {field}")?,
             (Some(item), "") => write!(f, ": items[{item}]")?,
             (Some(item), field) => write!(f, ": items[{item}].{field}")?,
         }
-        write!(f, ": {}", self.message)
+        write!(f, ": {}", printable(&self.message))
     }
+}
+
+/// With control characters escaped: what comes from the input must not steer a terminal.
+pub fn printable(text: &str) -> Cow<'_, str> {
+    if !text.contains(char::is_control) {
+        return Cow::Borrowed(text);
+    }
+    let mut shown = String::new();
+    for c in text.chars() {
+        if c.is_control() { shown.extend(c.escape_default()) } else { shown.push(c) }
+    }
+    Cow::Owned(shown)
 }
 
 /// One object as it was written.

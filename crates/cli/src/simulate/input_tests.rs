@@ -61,3 +61,104 @@ fn pods_are_counted_over_all_workloads() {
     let told = error(&(set("a", 1) + &set("b", 200_000) + NODES), &["a"]);
     assert!(told.contains("document 2: spec: makes more than 200000 pods in all"), "{told}");
 }
+
+fn told_of(manifests: &str) -> Vec<String> {
+    let told = error(&format!("{manifests}{NODES}"), &["a"]);
+    let lines = told.lines().skip(1).map(|line| line.trim().replace("test.yaml: document 1: ", ""));
+    lines.collect()
+}
+
+#[test]
+fn unknown_fields_of_a_budget_are_mistakes() {
+    let budget = |api: &str, kind: &str, spec: &str| {
+        told_of(&format!("{{apiVersion: {api}, kind: {kind}, metadata: {{name: b}}, {spec}}}"))
+    };
+    for (api, kind) in [
+        ("policy/v1", "PodDisruptionBudget"),
+        ("policy.holdfast.dev/v1", "PodDisruptionBudget"),
+        ("policy.kruise.io/v1alpha1", "PodUnavailableBudget"),
+    ] {
+        let told = budget(api, kind, "spec: {minavailable: 1, selector: {app: a}}");
+        assert_eq!(
+            told,
+            [
+                "spec.minavailable: unknown field: minAvailable is meant",
+                "spec.selector.app: unknown field"
+            ]
+        );
+    }
+    let told =
+        budget("policy/v1", "PodDisruptionBudget", "spec: {budgetscope: Workload}, sepc: {}");
+    assert_eq!(
+        told,
+        ["sepc: unknown field", "spec.budgetscope: unknown field: budgetScope is meant"]
+    );
+    let told = budget("policy/v7", "PodDisruptionBudget", "spec: {}");
+    assert_eq!(
+        told,
+        [r#"apiVersion: "v7" is no version of PodDisruptionBudget that can be simulated: use v1"#]
+    );
+    let told = budget(
+        "policy.kruise.io/v1alpha1",
+        "PodUnavailableBudget",
+        "spec: {minAvailable: 1.5, selector: {}}",
+    );
+    assert_eq!(told, ["spec.minAvailable: 1.5 is neither a number >= 0 nor a percentage"]);
+}
+
+#[test]
+fn fields_of_the_wrong_type_are_mistakes() {
+    for (object, expected) in [
+        ("kind: Pod, metadata: {name: 5}", "metadata.name: must be a string"),
+        ("kind: Pod, metadata: {name: p, namespace: [a]}", "metadata.namespace: must be a string"),
+        ("kind: Pod, metadata: {name: p}, spec: {nodeName: 5}", "spec.nodeName: must be a string"),
+        (
+            "kind: Pod, metadata: {name: p}, spec: {containers: {name: c}}",
+            "spec.containers: must be a list of objects",
+        ),
+        (
+            "kind: Node, metadata: {name: x}, spec: {taints: {key: k}}",
+            "spec.taints: must be a list of objects",
+        ),
+        (
+            "kind: Node, metadata: {name: x}, spec: {unschedulable: 'true'}",
+            "spec.unschedulable: must be true or false",
+        ),
+        (
+            "kind: ReplicationController, metadata: {name: x}, spec: {template: {spec: {nodeSelector: a}}}",
+            "spec.template.spec.nodeSelector: must be an object of strings",
+        ),
+    ] {
+        assert_eq!(told_of(&format!("{{apiVersion: v1, {object}}}")), [expected], "{object}");
+    }
+}
+
+#[test]
+fn labels_that_no_api_server_takes_are_mistakes() {
+    let told = told_of(
+        "{apiVersion: policy/v1, kind: PodDisruptionBudget, metadata: {name: b, labels: {-a: x}}, \
+         spec: {selector: {matchLabels: {app: a b}, \
+         matchExpressions: [{key: a/b/c, operator: In, values: [ok, größe]}]}}}",
+    );
+    assert_eq!(
+        told,
+        [
+            r#"metadata.labels.-a: "-a" is not the key of a label"#,
+            r#"spec.selector.matchExpressions[0].key: "a/b/c" is not the key of a label"#,
+            r#"spec.selector.matchExpressions[0].values[1]: "größe" is not the value of a label"#,
+            r#"spec.selector.matchLabels.app: "a b" is not the value of a label"#,
+        ]
+    );
+}
+
+#[test]
+fn names_are_checked_and_nothing_steers_the_terminal() {
+    let told = told_of(
+        r#"{apiVersion: v1, kind: Pod, metadata: {name: "p\e[2J", namespace: a.b,
+           annotations: {holdfast.dev/pod-group: "g\n"}, labels: {"k\e": v}}}"#,
+    );
+    assert_eq!(told.len(), 4, "{told:?}");
+    assert!(told.iter().all(|line| !line.contains(char::is_control)), "{told:?}");
+    let told = error(&format!("{{apiVersion: \"x\\e\", kind: []}}{NODES}"), &["a\u{1b}"]);
+    assert!(!told.contains('\u{1b}'), "{told}");
+}

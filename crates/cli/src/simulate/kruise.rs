@@ -29,6 +29,12 @@ pub fn translate(objects: &mut Objects) {
         for (field, message) in check::budget(value) {
             objects.problem(place, &field, message);
         }
+        for field in ["minAvailable", "maxUnavailable"] {
+            if !spec[field].is_null() && check::threshold(&spec[field]).is_none() {
+                let why = format!("{} is neither a number >= 0 nor a percentage", spec[field]);
+                objects.problem(place, &format!("spec.{field}"), why);
+            }
+        }
         let scope = match scope(objects, spec) {
             Ok(scope) => scope,
             Err(why) => {

@@ -26,6 +26,7 @@ mod run;
 mod scenario;
 #[cfg(test)]
 mod shapes;
+mod strict;
 #[cfg(test)]
 mod telling;
 mod template;

@@ -12,8 +12,8 @@ use holdfast_sim::{NodeBuilder, Shape};
 use serde_json::{Value, json};
 
 use super::check::{self, Mistakes};
-use super::input::{Document, Input, Place, Problem};
-use super::{kruise, placement};
+use super::input::{Document, Input, Place, Problem, printable};
+use super::{kruise, placement, strict};
 
 /// Everything that was read, each kind in the order of the input.
 #[derive(Debug, Default)]
@@ -67,7 +67,7 @@ impl Objects {
         }
         kruise::translate(&mut objects);
         let kinds: Vec<String> =
-            objects.ignored.iter().map(|(kind, n)| format!("{kind} ({n})")).collect();
+            objects.ignored.iter().map(|(kind, n)| format!("{} ({n})", printable(kind))).collect();
         if !kinds.is_empty() {
             objects.left_out.push(format!("ignored objects of other kinds: {}", kinds.join(", ")));
         }
@@ -76,6 +76,12 @@ impl Objects {
 
     pub fn problem(&mut self, place: &Place, field: &str, message: impl Into<String>) {
         self.problems.push(Problem::new(place, field, message));
+    }
+
+    fn mistakes(&mut self, place: &Place, mistakes: Mistakes) {
+        for (field, message) in mistakes {
+            self.problem(place, &field, message);
+        }
     }
 
     fn take_in(&mut self, mut document: Document, namespace: &str) {
@@ -91,6 +97,7 @@ impl Objects {
             ("", "Pod") => self.add_pod(place, value),
             ("", "Node") => {
                 let name = value["metadata"]["name"].as_str().unwrap_or_default().to_owned();
+                self.mistakes(place, strict::node(value));
                 let node = placement::node_of(value, place, &mut self.problems);
                 self.nodes.extend(node.map(|node| (name, node)));
             }
@@ -118,6 +125,7 @@ impl Objects {
                 return;
             }
         }
+        self.mistakes(&document.place, strict::object(&document.value, &group, &kind));
         if self.problems.len() == placed {
             self.note_once(&document, &kind, &group);
         }
@@ -130,18 +138,26 @@ impl Objects {
             self.problem(place, "", "is not an object");
             return None;
         }
-        let api_version = value["apiVersion"].as_str();
-        let kind = value["kind"].as_str();
-        let name = value["metadata"]["name"].as_str();
-        for (field, found) in [("apiVersion", api_version), ("kind", kind), ("metadata.name", name)]
+        let (api_version, kind, meta) = (&value["apiVersion"], &value["kind"], &value["metadata"]);
+        let before = self.problems.len();
+        for (field, found) in
+            [("apiVersion", api_version), ("kind", kind), ("metadata.name", &meta["name"])]
         {
-            if found.unwrap_or_default().is_empty() {
-                self.problem(place, field, "is missing");
+            match found {
+                Value::Null => self.problem(place, field, "is missing"),
+                Value::String(text) if text.is_empty() => self.problem(place, field, "is missing"),
+                Value::String(_) => {}
+                _ => self.problem(place, field, "must be a string"),
             }
         }
-        name?;
-        let group = api_version?.split_once('/').map_or("", |(group, _)| group);
-        Some((group.to_owned(), kind?.to_owned()))
+        if !matches!(meta["namespace"], Value::Null | Value::String(_)) {
+            self.problem(place, "metadata.namespace", "must be a string");
+        }
+        if self.problems.len() > before {
+            return None;
+        }
+        let group = api_version.as_str()?.split_once('/').map_or("", |(group, _)| group);
+        Some((group.to_owned(), kind.as_str()?.to_owned()))
     }
 
     fn note_once(&mut self, document: &Document, kind: &str, group: &str) {
@@ -158,7 +174,9 @@ impl Objects {
     }
 
     fn add_pod(&mut self, place: &Place, value: &Value) {
-        let found = self.decode(place, value, &Kind::Pod, Mistakes::new());
+        let mut mistakes = Mistakes::new();
+        strict::pod(value, "", &mut mistakes);
+        let found = self.decode(place, value, &Kind::Pod, mistakes);
         let shape = placement::shape(&value["spec"], place, "spec", &mut self.problems);
         if let Some(Decoded::Pod(mut pod)) = found {
             forget_uid(&mut pod.controller);
@@ -199,9 +217,7 @@ impl Objects {
         kind: &Kind,
         mistakes: Mistakes,
     ) -> Option<Decoded> {
-        for (field, message) in mistakes {
-            self.problem(place, &field, message);
-        }
+        self.mistakes(place, mistakes);
         match decode(kind, value.to_string().as_bytes()) {
             Ok(decoded) => Some(decoded),
             Err(error) => {

@@ -8,6 +8,7 @@ use holdfast_core::Config;
 use holdfast_core::model::{Budget, BudgetSpec, Phase, Pod, Scope, Threshold};
 use holdfast_sim::{Behaviour, BudgetBuilder, PodBuilder, Replica, World};
 
+use super::input::printable;
 use super::objects::Objects;
 use super::{absent, labels};
 
@@ -58,6 +59,7 @@ impl Scenario {
             .chain(objects.pods.iter().filter_map(|placed| placed.node.as_deref()))
             .collect();
         if let Some(unknown) = drained.iter().find(|node| !known.contains(node.as_str())) {
+            let unknown = printable(unknown);
             let some: Vec<&str> = known.iter().copied().take(5).collect();
             match some.as_slice() {
                 [] => bail!("there is no node {unknown}: the input has no nodes"),
