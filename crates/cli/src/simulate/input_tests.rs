@@ -1,6 +1,6 @@
 //! Input that nobody should write, and what is said to whoever did.
 
-use super::tests::{error, simulate};
+use super::tests::{error, simulate, web};
 
 const NODES: &str = "
 ---
@@ -161,4 +161,66 @@ fn names_are_checked_and_nothing_steers_the_terminal() {
     assert!(told.iter().all(|line| !line.contains(char::is_control)), "{told:?}");
     let told = error(&format!("{{apiVersion: \"x\\e\", kind: []}}{NODES}"), &["a\u{1b}"]);
     assert!(!told.contains('\u{1b}'), "{told}");
+}
+
+#[test]
+fn two_builtin_budgets_on_a_pod_are_a_mistake_that_names_both() {
+    let second = |api: &str| {
+        web(2, "minAvailable: 1", &[("a", 10), ("b", 10)])
+            + &format!(
+                "---\n{{apiVersion: {api}, kind: PodDisruptionBudget, metadata: {{name: all}}, \
+                 spec: {{maxUnavailable: 1, selector: {{}}}}}}\n"
+            )
+    };
+    let told = error(&second("policy/v1"), &["a"]);
+    assert!(
+        told.contains("document 5: spec.selector: 2 pods are covered by budget web too"),
+        "{told}"
+    );
+    assert!(simulate(&second("policy.holdfast.dev/v1"), &["a"], false).is_ok());
+}
+
+#[test]
+fn a_kruise_budget_that_does_not_protect_from_evictions_is_left_out() {
+    let report = |meta: &str, spec: &str| {
+        let manifests = format!(
+            "{{apiVersion: policy.kruise.io/v1beta1, kind: PodUnavailableBudget, \
+             metadata: {{name: pub{meta}}}, spec: {{maxUnavailable: 0, selector: {{}}{spec}}}}}{NODES}"
+        );
+        simulate(&manifests, &["a"], false).unwrap()
+    };
+    for (meta, spec, is_there) in [
+        ("", "", true),
+        ("", ", protectOperations: []", true),
+        ("", ", protectOperations: [DELETE, EVICT]", true),
+        ("", ", protectOperations: [DELETE]", false),
+        (", annotations: {kruise.io/pub-protect-operations: 'DELETE, EVICT'}", "", true),
+        (", annotations: {kruise.io/pub-protect-operations: 'DELETE,UPDATE'}", "", false),
+    ] {
+        let report = report(meta, spec);
+        assert_eq!(report.runs[0].budgets.len(), usize::from(is_there), "{meta}{spec}");
+        let is_noted = report.notes.iter().any(|note| note.contains("does not protect from EVICT"));
+        assert_eq!(is_noted, !is_there, "{meta}{spec}");
+    }
+    for (meta, spec) in [
+        ("", ", protectTotalReplicas: 10"),
+        (", annotations: {pub.kruise.io/protect-total-replicas: '10'}", ""),
+    ] {
+        let notes = report(meta, spec).notes;
+        assert!(notes.iter().any(|note| note.contains("total replicas")), "{notes:?}");
+    }
+}
+
+#[test]
+fn constraints_that_are_not_modelled_are_noted() {
+    let required = "requiredDuringSchedulingIgnoredDuringExecution";
+    let spec = format!(
+        "spec: {{affinity: {{nodeAffinity: {{{required}: {{nodeSelectorTerms: []}}}}, podAntiAffinity: \
+         {{{required}: []}}}}, topologySpreadConstraints: [{{whenUnsatisfiable: DoNotSchedule}}], containers"
+    );
+    let manifests = web(2, "minAvailable: 1", &[("a", 10), ("b", 10)]);
+    let report = simulate(&manifests.replace("spec: {containers", &spec), &["a"], false).unwrap();
+    let expected = "2 pods have required node affinity, 2 pods have topology spread constraints, which \
+                    is not modelled: they may be placed where they could not run";
+    assert!(report.notes.iter().any(|note| note == expected), "{:?}", report.notes);
 }

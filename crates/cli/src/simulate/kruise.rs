@@ -6,7 +6,7 @@ use holdfast_core::model::{
 };
 use serde_json::Value;
 
-use super::check;
+use super::check::{self, Mistakes};
 use super::input::Document;
 use super::objects::{GivenBudget, Objects};
 
@@ -26,19 +26,25 @@ pub fn translate(objects: &mut Objects) {
         };
         let Document { place, value } = &document;
         let spec = &value["spec"];
-        for (field, message) in check::budget(value) {
+        for (field, message) in mistakes(value) {
             objects.problem(place, &field, message);
         }
-        for field in ["minAvailable", "maxUnavailable"] {
-            if !spec[field].is_null() && check::threshold(&spec[field]).is_none() {
-                let why = format!("{} is neither a number >= 0 nor a percentage", spec[field]);
-                objects.problem(place, &format!("spec.{field}"), why);
-            }
+        let name = value["metadata"]["name"].as_str().unwrap_or_default();
+        if !protects_evictions(value) {
+            objects.left_out.push(format!(
+                "{place}: PodUnavailableBudget {name} does not protect from EVICT and is left out"
+            ));
+            continue;
+        }
+        if !total_replicas(value).is_null() {
+            objects.left_out.push(format!(
+                "{place}: the total replicas that PodUnavailableBudget {name} sets are not modelled: \
+                 it counts by its workload"
+            ));
         }
         let scope = match scope(objects, spec) {
             Ok(scope) => scope,
             Err(why) => {
-                let name = value["metadata"]["name"].as_str().unwrap_or_default();
                 objects.left_out.push(format!(
                     "{place}: PodUnavailableBudget {name} is not simulated yet, because {why}; the \
                      drain is simulated as if it did not exist"
@@ -61,7 +67,39 @@ pub fn translate(objects: &mut Objects) {
             },
             status: BudgetStatus::default(),
         };
-        objects.budgets.push(GivenBudget { api: "policy.kruise.io PodUnavailableBudget", budget });
+        let (api, place) = ("policy.kruise.io PodUnavailableBudget", place.clone());
+        objects.budgets.push(GivenBudget { api, budget, place });
+    }
+}
+
+/// No decoder looks at these, so that a threshold of another type is found here.
+fn mistakes(value: &Value) -> Mistakes {
+    let mut mistakes = check::budget(value);
+    for field in ["minAvailable", "maxUnavailable"] {
+        let found = &value["spec"][field];
+        if !found.is_null() && check::threshold(found).is_none() {
+            let why = format!("{found} is neither a number >= 0 nor a percentage");
+            mistakes.push((format!("spec.{field}"), why));
+        }
+    }
+    mistakes
+}
+
+/// Kruise protects from every operation unless some are listed: in v1alpha1 in an annotation, in
+/// v1beta1 in a field.
+fn protects_evictions(value: &Value) -> bool {
+    let annotation = value["metadata"]["annotations"]["kruise.io/pub-protect-operations"].as_str();
+    let listed: Vec<&str> = match &value["spec"]["protectOperations"] {
+        Value::Array(list) => list.iter().filter_map(Value::as_str).collect(),
+        _ => annotation.unwrap_or_default().split(',').map(str::trim).collect(),
+    };
+    listed.iter().all(|operation| operation.is_empty()) || listed.contains(&"EVICT")
+}
+
+fn total_replicas(value: &Value) -> &Value {
+    match &value["spec"]["protectTotalReplicas"] {
+        Value::Null => &value["metadata"]["annotations"]["pub.kruise.io/protect-total-replicas"],
+        total => total,
     }
 }
 

@@ -8,6 +8,7 @@
 //! The engine is the one that serves; the cluster around it is `holdfast-sim` on a virtual clock.
 
 mod absent;
+mod beyond;
 mod check;
 mod html;
 mod input;
@@ -182,6 +183,7 @@ fn scenario(
     settings: Settings,
 ) -> anyhow::Result<Scenario> {
     template::make_pods(&mut objects);
+    beyond::refuse_doubly_covered(&mut objects);
     absent::assume(&mut objects);
     objects.problems.sort();
     // Each pod of a template repeats its mistakes.

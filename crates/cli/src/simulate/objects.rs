@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 
 use super::check::{self, Mistakes};
 use super::input::{Document, Input, Place, Problem, printable};
-use super::{kruise, placement, strict};
+use super::{beyond, kruise, placement, strict};
 
 /// Everything that was read, each kind in the order of the input.
 #[derive(Debug, Default)]
@@ -43,6 +43,8 @@ pub struct PlacedPod {
     pub shape: Shape,
     /// The manifest says how the pod is doing; else it is taken to be well.
     pub has_status: bool,
+    /// What it asks of the scheduler and does not get here.
+    pub constraints: Vec<&'static str>,
 }
 
 /// A budget, and what its author would call it.
@@ -50,6 +52,7 @@ pub struct PlacedPod {
 pub struct GivenBudget {
     pub api: &'static str,
     pub budget: Budget,
+    pub place: Place,
 }
 
 #[derive(Clone, Debug)]
@@ -182,7 +185,9 @@ impl Objects {
             forget_uid(&mut pod.controller);
             let node = value["spec"]["nodeName"].as_str().filter(|node| !node.is_empty());
             let has_status = value["status"]["phase"].is_string();
-            self.pods.push(PlacedPod { pod, node: node.map(str::to_owned), shape, has_status });
+            let (node, constraints) =
+                (node.map(str::to_owned), beyond::constraints(&value["spec"]));
+            self.pods.push(PlacedPod { pod, node, shape, has_status, constraints });
         }
     }
 
@@ -190,7 +195,7 @@ impl Objects {
         let found = self.decode(place, value, &Kind::Budget, check::budget(value));
         if let Some(Decoded::Budget(budget)) = found {
             let budget = Budget { generation: 1, status: BudgetStatus::default(), ..budget };
-            self.budgets.push(GivenBudget { api, budget });
+            self.budgets.push(GivenBudget { api, budget, place: place.clone() });
         }
     }
 

@@ -10,7 +10,7 @@ use holdfast_sim::{Behaviour, BudgetBuilder, PodBuilder, Replica, World};
 
 use super::input::printable;
 use super::objects::Objects;
-use super::{absent, labels};
+use super::{absent, beyond, labels};
 
 /// Where evicted pods go if the input has no node that could take them.
 const ELSEWHERE: &str = "elsewhere";
@@ -52,6 +52,7 @@ impl Scenario {
         notes.append(&mut objects.notes);
         name_apart(&mut objects);
         note_assumptions(&objects, &mut notes);
+        beyond::note_constraints(&objects, &mut notes);
         let mut named = BTreeSet::new();
         let drained: Vec<String> =
             drained.into_iter().filter(|node| named.insert(node.clone())).collect();

@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 use super::input::{Document, Place, Problem};
 use super::objects::{GivenOwner, Objects, PlacedPod, forget_uid, in_words};
 use super::scenario::count;
-use super::{check, placement};
+use super::{beyond, check, placement};
 
 /// Adds pods, and the objects that stand between a workload and its pods.
 pub fn make_pods(objects: &mut Objects) {
@@ -243,7 +243,8 @@ impl Maker {
                 let at = format!("{at}.spec");
                 let shape = placement::shape(&value["spec"], place, &at, &mut self.problems);
                 let node = value["spec"]["nodeName"].as_str().map(str::to_owned);
-                self.pods.push(PlacedPod { pod, node, shape, has_status: false });
+                let constraints = beyond::constraints(&value["spec"]);
+                self.pods.push(PlacedPod { pod, node, shape, has_status: false, constraints });
                 true
             }
             Err(error) => {
