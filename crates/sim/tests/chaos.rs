@@ -5,6 +5,12 @@ use holdfast_sim::chaos::{Fault, Plan, Profile, minimise, report, run};
 /// Together less than a minute in a debug build on 2 cores. `HOLDFAST_SEEDS` sets another number.
 const SWARM: u64 = 250;
 
+/// A recorded grant that moved to where one of ours was under way was forgotten, and with ours.
+#[test]
+fn seeds_that_found_a_bug() {
+    check(Profile::Swarm, [16238, 20271, 33280].into_iter());
+}
+
 #[test]
 fn swarm_even() {
     check(Profile::Swarm, (0..seeds(SWARM)).step_by(2));

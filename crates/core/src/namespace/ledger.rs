@@ -199,7 +199,11 @@ impl Namespace {
                 }
                 return true;
             }
-            live.replaced = replaced.filter(|r| recorded.remove(&r.record_key()).is_some());
+            live.replaced = replaced.filter(|r| {
+                let own = |grant: &Grant| !r.ended || grant.uid == r.grant.uid;
+                recorded.get(&r.record_key()).is_some_and(own)
+                    && recorded.remove(&r.record_key()).is_some()
+            });
             let stays = match live.state {
                 State::Committed => false,
                 State::InFlight => true,
@@ -260,8 +264,15 @@ impl Namespace {
         let Some(entry) = self.budgets.get_mut(id) else { return };
         let Some(live) = entry.ledger.grants.remove(key) else { return };
         let (pod, uid, first_seen) = (grant.pod.clone(), grant.uid.clone(), live.first_seen);
-        let place = entry.ledger.grants.entry((pod.clone(), uid.clone()));
-        place.or_insert(LiveGrant { grant, ..live });
+        let recorded = LiveGrant { grant, ..live };
+        match entry.ledger.grants.get_mut(&(pod.clone(), uid.clone())) {
+            // Ours renews it. Should that not be written, this one still is.
+            Some(own) if own.state == State::InFlight => own.replaced = Some(Box::new(recorded)),
+            Some(own) if !own.ended => {}
+            _ => {
+                entry.ledger.grants.insert((pod.clone(), uid.clone()), recorded);
+            }
+        }
         self.watch_grant(cx, id, &pod, &uid, first_seen);
     }
 
