@@ -6,59 +6,42 @@
 
 use std::fmt;
 
-macro_rules! invariants {
-    ($($(#[doc = $doc:literal])+ $id:ident,)+) => {
-        #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-        pub enum Invariant {
-            $($(#[doc = $doc])+ $id,)+
-        }
-
-        impl Invariant {
-            pub const ALL: &[Self] = &[$(Self::$id,)+];
-
-            /// What must hold, in one line.
-            pub fn what(self) -> &'static str {
-                match self {
-                    $(Self::$id => concat!($($doc),+).trim_ascii_start(),)+
-                }
-            }
-        }
-    };
-}
-
-invariants! {
-    /// No grant takes a budget below what it desires
-    S1,
-    /// A grant is counted once, and ends as gone, refunded or expired
-    S2,
-    /// An allowed eviction has a grant in every covering budget
-    S3,
-    /// A grant passes to another pod of the same name only when its own is gone
-    S4,
-    /// No decision on state older than one already acted on
-    S5,
-    /// Two leaders at once never over-grant, and bring no grant back
-    S6,
-    /// A budget that cannot be computed allows nothing, and says why
-    S7,
-    /// A dry run records nothing
-    S8,
-    /// A denial names a budget that truly blocks
-    S9,
-    /// Incremental equals recomputed
-    S10,
-    /// Every request is answered, once and in time
-    S11,
-    /// After the faults every status converges to what a recount shows
-    L1,
-    /// After the faults writes go to zero
-    L2,
-    /// After the faults every drain that can finish does
-    L3,
-    /// A budget that blocks a drain for good says so
-    L4,
-    /// After the faults a denied request leaves no grant, and all grants end
-    L5,
+crate::described! {
+    #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+    pub enum Invariant {
+        /// No grant takes a budget below what it desires
+        S1,
+        /// A grant is counted once, and ends as gone, refunded or expired
+        S2,
+        /// An allowed eviction has a grant in every covering budget
+        S3,
+        /// A grant passes to another pod of the same name only when its own is gone
+        S4,
+        /// No decision on state older than one already acted on
+        S5,
+        /// Two leaders at once never over-grant, and bring no grant back
+        S6,
+        /// A budget that cannot be computed allows nothing, and says why
+        S7,
+        /// A dry run records nothing
+        S8,
+        /// A denial names a budget that truly blocks
+        S9,
+        /// Incremental equals recomputed
+        S10,
+        /// Every request is answered, once and in time
+        S11,
+        /// After the faults every status converges to what a recount shows
+        L1,
+        /// After the faults writes go to zero
+        L2,
+        /// After the faults every drain that can finish does
+        L3,
+        /// A budget that blocks a drain for good says so
+        L4,
+        /// After the faults a denied request leaves no grant, and all grants end
+        L5,
+    }
 }
 
 impl Invariant {

@@ -25,6 +25,29 @@ macro_rules! planted {
     };
 }
 
+/// An enum whose variants are described by their documentation: all of them, and what each is.
+#[doc(hidden)]
+#[macro_export]
+macro_rules! described {
+    ($(#[$meta:meta])* pub enum $name:ident { $($(#[doc = $doc:literal])+ $variant:ident,)+ }) => {
+        $(#[$meta])*
+        pub enum $name {
+            $($(#[doc = $doc])+ $variant,)+
+        }
+
+        impl $name {
+            pub const ALL: &[Self] = &[$(Self::$variant,)+];
+
+            /// What it is, in one line.
+            pub fn what(self) -> &'static str {
+                match self {
+                    $(Self::$variant => concat!($($doc),+).trim_ascii_start(),)+
+                }
+            }
+        }
+    };
+}
+
 pub mod invariant;
 pub mod io;
 pub mod lease;

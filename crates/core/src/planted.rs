@@ -6,71 +6,54 @@
 #[cfg(all(feature = "planted-bugs", not(debug_assertions)))]
 compile_error!("planted bugs are for tests: they must not be in a release build");
 
-macro_rules! bugs {
-    ($($(#[doc = $doc:literal])+ $name:ident,)+) => {
-        #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-        pub enum Bug {
-            $($(#[doc = $doc])+ $name,)+
-        }
-
-        impl Bug {
-            pub const ALL: &[Self] = &[$(Self::$name,)+];
-
-            /// What is wrong, in one line.
-            pub fn what(self) -> &'static str {
-                match self {
-                    $(Self::$name => concat!($($doc),+).trim_ascii_start(),)+
-                }
-            }
-        }
-    };
-}
-
-bugs! {
-    /// Decide although another instance has seen more (skip the watermark)
-    SkipWatermark,
-    /// Take the grant of an earlier pod of the same name for this pod's (key grants by name)
-    GrantByName,
-    /// Answer without a record what costs nothing (forget the surplus record)
-    ForgetSurplus,
-    /// Count a terminating pod as healthy
-    TerminatingHealthy,
-    /// Take a write whose answer was lost for not written, and forget it without reading
-    NoReadAfterLoss,
-    /// Take a write whose answer was lost for written
-    BelieveLostWrite,
-    /// Serve before the first sync
-    ServeUnsynced,
-    /// Refund whatever grant the pod has, be it another request's
-    RefundOthers,
-    /// Expire a grant without a live look
-    ExpireBlindly,
-    /// Ask only the first of several budgets
-    FirstBudgetOnly,
-    /// After a conflict write the same grants again, without deciding again
-    NoSecondThought,
-    /// Record a dry run
-    RecordDryRun,
-    /// Drop a grant when its pod is gone, whoever took it
-    NoSuccessor,
-    /// Never refund the reservation of a request that is denied
-    NoRefund,
-    /// Allow what the budget has no room for when its replicas cannot be resolved
-    FailOpen,
-    /// Take every replica for healthy that has one healthy pod
-    AnyPodWillDo,
-    /// Let the counters drift: a pod that gets a grant is not counted again
-    StaleCounters,
-    /// Refund an incomplete reservation by the cache alone
-    RefundByCache,
-    /// Blame the first covering budget for what another denies
-    BlameAnother,
-    /// Let a request wait for ever
-    NoDeadline,
-    /// Write the watermarks of what this instance has seen, lower ones too
-    WatermarkBack,
-    /// Do not look at the statuses when beginning to lead
-    LazyLeader,
+crate::described! {
+    #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+    pub enum Bug {
+        /// Decide although another instance has seen more (skip the watermark)
+        SkipWatermark,
+        /// Take the grant of an earlier pod of the same name for this pod's (key grants by name)
+        GrantByName,
+        /// Answer without a record what costs nothing (forget the surplus record)
+        ForgetSurplus,
+        /// Count a terminating pod as healthy
+        TerminatingHealthy,
+        /// Take a write whose answer was lost for not written, and forget it without reading
+        NoReadAfterLoss,
+        /// Take a write whose answer was lost for written
+        BelieveLostWrite,
+        /// Serve before the first sync
+        ServeUnsynced,
+        /// Refund whatever grant the pod has, be it another request's
+        RefundOthers,
+        /// Expire a grant without a live look
+        ExpireBlindly,
+        /// Ask only the first of several budgets
+        FirstBudgetOnly,
+        /// After a conflict write the same grants again, without deciding again
+        NoSecondThought,
+        /// Record a dry run
+        RecordDryRun,
+        /// Drop a grant when its pod is gone, whoever took it
+        NoSuccessor,
+        /// Never refund the reservation of a request that is denied
+        NoRefund,
+        /// Allow what the budget has no room for when its replicas cannot be resolved
+        FailOpen,
+        /// Take every replica for healthy that has one healthy pod
+        AnyPodWillDo,
+        /// Let the counters drift: a pod that gets a grant is not counted again
+        StaleCounters,
+        /// Refund an incomplete reservation by the cache alone
+        RefundByCache,
+        /// Blame the first covering budget for what another denies
+        BlameAnother,
+        /// Let a request wait for ever
+        NoDeadline,
+        /// Write the watermarks of what this instance has seen, lower ones too
+        WatermarkBack,
+        /// Do not look at the statuses when beginning to lead
+        LazyLeader,
+    }
 }
 
 thread_local! {

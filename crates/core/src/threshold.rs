@@ -1,6 +1,17 @@
 //! Thresholds to numbers. Both percentages round up, as upstream's do (upstream 1.5).
 
-use crate::model::Threshold;
+use crate::model::{BudgetSpec, Threshold};
+
+impl BudgetSpec {
+    /// Whether the thresholds mean nothing without the number of expected units.
+    pub fn needs_total(&self) -> bool {
+        match (&self.max_unavailable, &self.min_available) {
+            (Some(_), _) => true,
+            (None, Some(min)) => min.needs_total(),
+            (None, None) => false,
+        }
+    }
+}
 
 impl Threshold {
     /// The number of units that this threshold means for so many units in total.
@@ -13,7 +24,7 @@ impl Threshold {
     }
 
     /// Whether the total has to be known.
-    pub(crate) fn needs_total(&self) -> bool {
+    fn needs_total(&self) -> bool {
         !matches!(self, Self::Count(_))
     }
 }

@@ -1,16 +1,13 @@
 //! Everything in a cluster that a decision may depend on, read once.
 
 use holdfast_core::Kind;
-use http::StatusCode;
 use serde_json::{Value, json};
 
 use crate::api_client::{ApiClient, NoAnswer};
 use crate::connect::{ClusterOptions, connect};
 use crate::discovery::Resource;
 use crate::error::Error;
-use crate::watch::{Page, Source};
-
-const PAGE_SIZE: u32 = 500;
+use crate::watch::{Page, Source, page};
 
 /// The objects of these kinds, of nodes, and of Kruise's budgets, each with its apiVersion and kind.
 /// Kinds that the API server does not serve have none.
@@ -51,15 +48,11 @@ async fn list(client: &ApiClient, resource: &Resource, kind: &str) -> Result<Vec
     let api_version = resource.api_version();
     let (mut objects, mut from) = (Vec::new(), String::new());
     loop {
-        let path = format!("{}?limit={PAGE_SIZE}&continue={from}", resource.path());
-        let answer = client.list(&path).await.map_err(|NoAnswer(reason)| reason)?;
-        if answer.code != StatusCode::OK {
-            return Err(answer.message());
-        }
-        let unreadable = |error: serde_json::Error| format!("cannot read the list: {error}");
-        let page: Page<'_> = answer.json().map_err(unreadable)?;
+        let answer = page(client, resource, &from).await?;
+        let page = Page::of(&answer)?;
         for item in page.items.unwrap_or_default() {
-            let mut object: Value = serde_json::from_str(item.get()).map_err(unreadable)?;
+            let mut object: Value = serde_json::from_str(item.get())
+                .map_err(|error| format!("cannot read the list: {error}"))?;
             object["apiVersion"] = json!(api_version);
             object["kind"] = json!(kind);
             objects.push(object);

@@ -7,7 +7,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use holdfast_core::model::{
-    Budget, BudgetSpec, ControllerRef, GroupKind, ObjectKey, Owner, Pod, ResourceVersion, Threshold,
+    Budget, ControllerRef, GroupKind, ObjectKey, Owner, Pod, ResourceVersion,
 };
 use serde_json::Value;
 
@@ -68,15 +68,7 @@ pub fn assume(objects: &mut Objects) {
 
 /// Whether the budget covers the pod and goes by how many its controllers want.
 fn asks(budget: &Budget, pod: &Pod) -> bool {
-    needs_total(&budget.spec)
-        && !pod.is_terminal()
-        && budget.key.object.namespace == pod.key.namespace
-        && labels::select(&budget.spec, &pod.labels)
-}
-
-/// Whether it is a part of all that should be there, which only controllers know.
-pub fn needs_total(spec: &BudgetSpec) -> bool {
-    spec.max_unavailable.is_some() || matches!(spec.min_available, Some(Threshold::Percent(_)))
+    budget.spec.needs_total() && !pod.is_terminal() && labels::cover(budget, pod)
 }
 
 fn id_of(controller: Option<&ControllerRef>, namespace: &str) -> Option<Id> {

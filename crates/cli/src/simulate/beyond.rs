@@ -16,11 +16,8 @@ pub fn refuse_doubly_covered(objects: &mut Objects) {
     // By two budgets: how many pods both cover, and one of them.
     let mut doubly: BTreeMap<(usize, usize), (usize, &str)> = BTreeMap::new();
     for pod in objects.pods.iter().map(|placed| &placed.pod) {
-        let mut covering = builtin.iter().enumerate().filter(|(_, given)| {
-            let budget = &given.budget;
-            budget.key.object.namespace == pod.key.namespace
-                && labels::select(&budget.spec, &pod.labels)
-        });
+        let mut covering =
+            builtin.iter().enumerate().filter(|(_, given)| labels::cover(&given.budget, pod));
         if let (Some((first, _)), Some((second, _))) = (covering.next(), covering.next()) {
             doubly.entry((first, second)).or_insert((0, &pod.key.name)).0 += 1;
         }

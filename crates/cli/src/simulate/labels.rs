@@ -2,7 +2,11 @@
 
 use std::collections::BTreeMap;
 
-use holdfast_core::model::{BudgetSpec, Operator, Requirement};
+use holdfast_core::model::{Budget, BudgetSpec, Operator, Pod, Requirement};
+
+pub fn cover(budget: &Budget, pod: &Pod) -> bool {
+    budget.key.object.namespace == pod.key.namespace && select(&budget.spec, &pod.labels)
+}
 
 pub fn select(spec: &BudgetSpec, labels: &BTreeMap<String, String>) -> bool {
     let Some(selector) = &spec.selector else { return false };

@@ -221,13 +221,7 @@ pub fn manifests(file: &str, text: &str, drained: &[&str]) -> anyhow::Result<Rep
     let mut input = Input::default();
     input.parse(file, text);
     let drained = drained.iter().map(|node| (*node).to_owned()).collect();
-    let settings = Settings {
-        startup: Duration::from_secs(30),
-        grace: Duration::from_secs(30),
-        retry: Duration::from_secs(5),
-        parallel: false,
-    };
-    let scenario = scenario(Objects::read(input, "default"), drained, settings)?;
+    let scenario = scenario(Objects::read(input, "default"), drained, Settings::DEFAULT)?;
     Ok(report(&scenario, true))
 }
 

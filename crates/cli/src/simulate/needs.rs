@@ -1,11 +1,11 @@
 //! What budgets need before the drain, as far as that can be told.
 
-use holdfast_core::model::{Pod, Scope};
+use holdfast_core::model::Scope;
 use holdfast_sim::World;
 
+use super::labels;
 use super::objects::GivenBudget;
 use super::scenario::Scenario;
-use super::{absent, labels};
 
 /// How many pods a budget covers, and what it wants: how many units of how many, if that can be told.
 pub type Needs = Vec<(usize, Option<(i64, i64)>)>;
@@ -20,14 +20,10 @@ pub fn of(scenario: &Scenario, world: &World) -> Needs {
         let failed = status.conditions.iter().any(|condition| {
             ["SyncFailed", "WorkloadResolutionFailed"].contains(&condition.reason.as_str())
         });
-        let is_covered = |pod: &&Pod| {
-            pod.key.namespace == given.budget.key.object.namespace
-                && labels::select(&given.budget.spec, &pod.labels)
-        };
-        let pods = world.pods().filter(is_covered).count();
+        let pods = world.pods().filter(|pod| labels::cover(&given.budget, pod)).count();
         // Pods without a controller: of how many they are is nowhere written.
         let unknown = failed || (expected == 0 && pods > 0);
-        let told = !(unknown && absent::needs_total(&given.budget.spec));
+        let told = !(unknown && given.budget.spec.needs_total());
         (pods, told.then_some((needed, expected)))
     };
     scenario.objects.budgets.iter().map(of).collect()

@@ -10,14 +10,11 @@ use super::quantity;
 
 /// What a pod spec asks for. `at` is its path, such as `spec` or `spec.template.spec`.
 pub fn shape(spec: &Value, place: &Place, at: &str, problems: &mut Vec<Problem>) -> Shape {
-    let mut requests = BTreeMap::new();
-    let of_containers = sum(spec, "containers", place, at, problems);
+    let mut of = |field| each(spec, field, place, at, problems);
+    let of_containers = together(of("containers"), i64::saturating_add);
     // Init containers run one after the other, before the others.
-    let of_init = largest(spec, "initContainers", place, at, problems);
-    for (resource, amount) in of_containers.into_iter().chain(of_init) {
-        let most: &mut i64 = requests.entry(resource).or_default();
-        *most = amount.max(*most);
-    }
+    let of_init = together(of("initContainers"), Ord::max);
+    let requests = together(vec![of_containers, of_init], Ord::max);
     let tolerations = spec["tolerations"].as_array().into_iter().flatten();
     Shape {
         requests,
@@ -53,38 +50,17 @@ pub fn node_of(value: &Value, place: &Place, problems: &mut Vec<Problem>) -> Opt
     Some(made)
 }
 
-fn sum(
-    spec: &Value,
-    field: &str,
-    place: &Place,
-    at: &str,
-    problems: &mut Vec<Problem>,
+/// Requests, for each resource put together like this.
+fn together(
+    requests: Vec<BTreeMap<String, i64>>,
+    put: fn(i64, i64) -> i64,
 ) -> BTreeMap<String, i64> {
-    let mut sum = BTreeMap::new();
-    for requests in each(spec, field, place, at, problems) {
-        for (resource, amount) in requests {
-            let sum: &mut i64 = sum.entry(resource).or_default();
-            *sum = sum.saturating_add(amount);
-        }
+    let mut together = BTreeMap::new();
+    for (resource, amount) in requests.into_iter().flatten() {
+        let all: &mut i64 = together.entry(resource).or_default();
+        *all = put(*all, amount);
     }
-    sum
-}
-
-fn largest(
-    spec: &Value,
-    field: &str,
-    place: &Place,
-    at: &str,
-    problems: &mut Vec<Problem>,
-) -> BTreeMap<String, i64> {
-    let mut largest = BTreeMap::new();
-    for requests in each(spec, field, place, at, problems) {
-        for (resource, amount) in requests {
-            let most: &mut i64 = largest.entry(resource).or_default();
-            *most = amount.max(*most);
-        }
-    }
-    largest
+    together
 }
 
 /// The requests of each container; a limit without a request is one, as the API server has it.

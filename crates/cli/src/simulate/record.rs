@@ -220,13 +220,9 @@ impl Recorder {
             });
             self.lanes.len() - 1
         });
-        let covers = |budget: &Budget| {
-            budget.key.object.namespace == pod.key.namespace
-                && labels::select(&budget.spec, &pod.labels)
-        };
         let all = self.budgets.iter().enumerate();
-        let budgets: Vec<usize> =
-            all.filter(|(_, budget)| covers(budget)).map(|(index, _)| index).collect();
+        let covering = all.filter(|(_, budget)| labels::cover(budget, pod));
+        let budgets: Vec<usize> = covering.map(|(index, _)| index).collect();
         let record = &mut self.lanes[lane];
         for budget in &budgets {
             if record.budgets.insert(*budget)

@@ -10,7 +10,7 @@ use holdfast_sim::{Behaviour, BudgetBuilder, PodBuilder, Replica, World};
 
 use super::input::printable;
 use super::objects::Objects;
-use super::{absent, beyond, labels};
+use super::{beyond, labels};
 
 /// Where evicted pods go if the input has no node that could take them.
 const ELSEWHERE: &str = "elsewhere";
@@ -31,6 +31,16 @@ pub struct Settings {
     pub grace: Duration,
     pub retry: Duration,
     pub parallel: bool,
+}
+
+impl Settings {
+    /// As the command's flags have it.
+    pub const DEFAULT: Self = Self {
+        startup: Duration::from_secs(30),
+        grace: Duration::from_secs(30),
+        retry: Duration::from_secs(5),
+        parallel: false,
+    };
 }
 
 /// What the budgets count.
@@ -150,10 +160,7 @@ fn count_pods(budget: &mut Budget, world: &World) {
     if budget.spec.scope != Scope::Workload {
         return;
     }
-    let covered = world.pods().filter(|pod| {
-        pod.key.namespace == budget.key.object.namespace
-            && labels::select(&budget.spec, &pod.labels)
-    });
+    let covered = world.pods().filter(|pod| labels::cover(budget, pod));
     let replicas: BTreeSet<Replica> = covered.filter_map(Replica::of).collect();
     let needs = replicas.iter().filter_map(|replica| world.health_of(replica).min_count);
     let pods = needs.max().and_then(|pods| i64::try_from(pods).ok()).unwrap_or(1);
@@ -214,7 +221,7 @@ fn note_cover(budget: &Budget, objects: &Objects) -> Option<String> {
         )),
         (pods, _) => {
             let bare = pods.iter().all(|pod| pod.controller.is_none());
-            let in_vain = bare && spec.scope == Scope::Pod && absent::needs_total(spec);
+            let in_vain = bare && spec.scope == Scope::Pod && spec.needs_total();
             in_vain.then(|| {
                 format!(
                     "the pods of budget {name} have no controller that says how many there should \

@@ -2,7 +2,7 @@
 
 use super::input::Input;
 use super::objects::Objects;
-use super::{report, scenario, tests::SETTINGS};
+use super::{report, scenario, scenario::Settings};
 
 /// Two replicas of two pods on n1, each pod with this reference and these annotations.
 fn pods(spec: impl Fn(usize) -> String, annotations: impl Fn(usize) -> String) -> String {
@@ -32,7 +32,8 @@ fn replicas(objects: &str) -> (Vec<(String, Option<usize>)>, bool) {
     let mut input = Input::default();
     input.parse("test.yaml", &format!("{budget}{objects}"));
     let scenario =
-        scenario(Objects::read(input, "default"), vec!["n1".to_owned()], SETTINGS).unwrap();
+        scenario(Objects::read(input, "default"), vec!["n1".to_owned()], Settings::DEFAULT)
+            .unwrap();
     let report = report(&scenario, false);
     let run = &report.runs[0];
     let of = run.replicas.iter().map(|lane| (lane.name.clone(), lane.needed)).collect();

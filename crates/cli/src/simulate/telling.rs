@@ -7,7 +7,7 @@ use super::input::Input;
 use super::objects::Objects;
 use super::report::{Report, Time};
 use super::scenario::Settings;
-use super::tests::{SETTINGS, simulate, web};
+use super::tests::{simulate, web};
 use super::{html, report, scenario, text};
 
 const NODES: &str = "---\n{apiVersion: v1, kind: Node, metadata: {name: n1}}\n\
@@ -170,7 +170,7 @@ fn a_replica_that_stays_down_has_no_end() {
 fn pods_that_take_hours_to_start_are_waited_for_and_shown_in_columns() {
     let mut input = Input::default();
     input.parse("test.yaml", include_str!("../../../../examples/two-replicas.yaml"));
-    let settings = Settings { startup: Duration::from_hours(20), ..SETTINGS };
+    let settings = Settings { startup: Duration::from_hours(20), ..Settings::DEFAULT };
     let drained = vec!["node-1".to_owned()];
     let scenario = scenario(Objects::read(input, "default"), drained, settings).unwrap();
     let report = report(&scenario, false);

@@ -1,7 +1,5 @@
 //! The command from manifests to what it prints.
 
-use std::time::Duration;
-
 use super::input::Input;
 use super::objects::Objects;
 use super::report::{Outcome, Report};
@@ -11,18 +9,11 @@ use super::{html, report, scenario, text};
 const TWO_REPLICAS: &str = include_str!("../../../../examples/two-replicas.yaml");
 const LLM_SERVING: &str = include_str!("../../../../examples/llm-serving.yaml");
 
-pub const SETTINGS: Settings = Settings {
-    startup: Duration::from_secs(30),
-    grace: Duration::from_secs(30),
-    retry: Duration::from_secs(5),
-    parallel: false,
-};
-
 pub fn simulate(manifests: &str, drained: &[&str], compare: bool) -> anyhow::Result<Report> {
     let mut input = Input::default();
     input.parse("test.yaml", manifests);
     let drained = drained.iter().map(|node| (*node).to_owned()).collect();
-    let scenario = scenario(Objects::read(input, "default"), drained, SETTINGS)?;
+    let scenario = scenario(Objects::read(input, "default"), drained, Settings::DEFAULT)?;
     Ok(report(&scenario, compare))
 }
 
@@ -130,7 +121,7 @@ fn nodes_may_be_drained_at_the_same_time() {
     let manifests = web(20, "maxUnavailable: 10", &[("a", 20), ("b", 20), ("c", 20)]);
     let mut input = Input::default();
     input.parse("test.yaml", &manifests);
-    let settings = Settings { parallel: true, ..SETTINGS };
+    let settings = Settings { parallel: true, ..Settings::DEFAULT };
     let drained = vec!["a".to_owned(), "b".to_owned()];
     let scenario = scenario(Objects::read(input, "default"), drained, settings).unwrap();
     let run = &report(&scenario, false).runs[0];

@@ -45,18 +45,6 @@ pub(super) struct Announced {
     pub(super) sync_error: Option<String>,
 }
 
-impl BudgetEntry {
-    /// Whether the thresholds mean nothing without the number of expected units.
-    pub(super) fn needs_total(&self) -> bool {
-        let spec = &self.object.spec;
-        match (&spec.max_unavailable, &spec.min_available) {
-            (Some(_), _) => true,
-            (None, Some(min)) => min.needs_total(),
-            (None, None) => false,
-        }
-    }
-}
-
 #[derive(Debug)]
 pub(super) struct BuiltinEntry {
     pub(super) object: BuiltinBudget,

@@ -65,8 +65,11 @@ impl Namespace {
     }
 
     fn evaluate_pods(&self, budget: &BudgetEntry) -> Evaluation {
-        let total =
-            if budget.needs_total() { self.expected_pods(budget) } else { Ok(budget.tally.pods) };
+        let total = if budget.object.spec.needs_total() {
+            self.expected_pods(budget)
+        } else {
+            Ok(budget.tally.pods)
+        };
         let expected = match total {
             Ok(expected) => expected,
             Err(None) => {
@@ -92,7 +95,7 @@ impl Namespace {
         }
         evaluation.failure = if let Some(key) = tally.closing.first() {
             Some(Failure::Unresolved(self.name_unresolved(budget, key)))
-        } else if budget.needs_total() {
+        } else if budget.object.spec.needs_total() {
             total.err().map(Failure::UnknownTotal)
         } else {
             None

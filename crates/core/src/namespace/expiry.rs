@@ -22,9 +22,7 @@ impl Namespace {
         if !self.is_due(cx.now, id, pod, uid, GRANT_EXPIRES) {
             if self.budgets.get(id).is_some_and(|b| b.ledger.is_in_flight(pod, uid)) {
                 // Nobody can say yet whether it is there.
-                let due =
-                    Due::Expire { budget: id.clone(), pod: pod.to_owned(), uid: uid.to_owned() };
-                cx.timers.at(cx.now + READ_AGAIN, &self.name, due);
+                self.look_at(cx, id, pod, uid, cx.now + READ_AGAIN);
             }
             return;
         }
@@ -73,9 +71,7 @@ impl Namespace {
             // keeps the grant.
             _ => {
                 self.bind_grants(cx, pod);
-                let due =
-                    Due::Expire { budget: id.clone(), pod: pod.to_owned(), uid: uid.to_owned() };
-                cx.timers.at(cx.now + READ_AGAIN, &self.name, due);
+                self.look_at(cx, id, pod, uid, cx.now + READ_AGAIN);
                 return;
             }
         }

@@ -140,7 +140,7 @@ impl Namespace {
 
     /// The most units that there will ever be, if a source tells.
     fn ceiling(&self, budget: &BudgetEntry, evaluation: &Evaluation) -> Option<i64> {
-        if evaluation.scope == Scope::Workload || budget.needs_total() {
+        if evaluation.scope == Scope::Workload || budget.object.spec.needs_total() {
             return evaluation.sourced.then_some(evaluation.expected);
         }
         // An integer minAvailable counts the pods that are there; their controllers know better.

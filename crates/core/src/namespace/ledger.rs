@@ -168,7 +168,7 @@ impl Namespace {
             }
         });
         for (pod, uid, first_seen) in restored {
-            self.watch_grant(cx, id, &pod, &uid, first_seen);
+            self.look_at(cx, id, &pod, &uid, first_seen + GRANT_EXPIRES);
         }
         for pod in dropped {
             self.recount_grants(cx, &pod);
@@ -183,14 +183,8 @@ impl Namespace {
         let mut touched: BTreeSet<String> = BTreeSet::new();
         let mut elsewhere = Vec::new();
         entry.ledger.grants.retain(|key, live| {
-            // By eviction and not by uid: a grant that was bound to a successor has another uid on
-            // the API server until that is written.
-            let record = live.record_key();
-            // One that has ended must not be taken for what its request was granted for a successor.
-            let own = |grant: &Grant| !live.ended || grant.uid == live.grant.uid;
-            let found = recorded.get(&record).is_some_and(own).then(|| recorded.remove(&record));
             let replaced = live.replaced.take();
-            if let Some(grant) = found.flatten() {
+            if let Some(grant) = live.claim(&mut recorded) {
                 live.state = State::Committed;
                 if grant.uid == live.grant.uid {
                     live.grant = grant;
@@ -199,11 +193,7 @@ impl Namespace {
                 }
                 return true;
             }
-            live.replaced = replaced.filter(|r| {
-                let own = |grant: &Grant| !r.ended || grant.uid == r.grant.uid;
-                recorded.get(&r.record_key()).is_some_and(own)
-                    && recorded.remove(&r.record_key()).is_some()
-            });
+            live.replaced = replaced.filter(|replaced| replaced.claim(&mut recorded).is_some());
             let stays = match live.state {
                 State::Committed => false,
                 State::InFlight => true,
@@ -273,7 +263,7 @@ impl Namespace {
                 entry.ledger.grants.insert((pod.clone(), uid.clone()), recorded);
             }
         }
-        self.watch_grant(cx, id, &pod, &uid, first_seen);
+        self.look_at(cx, id, &pod, &uid, first_seen + GRANT_EXPIRES);
     }
 
     /// The budget is back: so are the grants that its predecessor had (semantics 5).
@@ -385,7 +375,7 @@ impl Namespace {
                     live.grant.uid.clone_from(&uid);
                     let first_seen = live.first_seen;
                     budget.ledger.grants.insert((name.to_owned(), uid.clone()), live);
-                    self.watch_grant(cx, &id, name, &uid, first_seen);
+                    self.look_at(cx, &id, name, &uid, first_seen + GRANT_EXPIRES);
                 }
             }
         }
@@ -421,23 +411,24 @@ impl Namespace {
         let Some(entry) = self.budgets.get_mut(id) else { return };
         entry.ledger.grants.insert((pod.clone(), uid.clone()), live);
         self.granted.entry(pod.clone()).or_default().insert(id.clone());
-        self.watch_grant(cx, id, &pod, &uid, first_seen);
+        self.look_at(cx, id, &pod, &uid, first_seen + GRANT_EXPIRES);
         if several {
             let due = Due::Incomplete { budget: id.clone(), pod, uid };
             cx.timers.at(first_seen + INCOMPLETE_AFTER, &self.name, due);
         }
     }
 
-    fn watch_grant(
+    /// Whether the grant has expired is to be looked at then.
+    pub(super) fn look_at(
         &mut self,
         cx: &mut Context<'_>,
         id: &BudgetId,
         pod: &str,
         uid: &str,
-        first_seen: Timestamp,
+        at: Timestamp,
     ) {
         let due = Due::Expire { budget: id.clone(), pod: pod.to_owned(), uid: uid.to_owned() };
-        cx.timers.at(first_seen + GRANT_EXPIRES, &self.name, due);
+        cx.timers.at(at, &self.name, due);
     }
 
     /// Bring the pod's count of grants, and the index that finds them, up to date.
@@ -465,15 +456,22 @@ impl LiveGrant {
         }
     }
 
-    /// What tells grants apart in a status: the pod, and the eviction that wrote it. Entries that
-    /// somebody else wrote have none.
-    fn record_key(&self) -> (String, String) {
-        (self.grant.pod.clone(), self.grant.eviction.clone())
+    /// Takes out the record of this grant, if there is one. By eviction and not by uid: a grant that was
+    /// bound to a successor has another uid on the API server until that is written. But one that has
+    /// ended must not be taken for what its request was granted for a successor.
+    fn claim(&self, recorded: &mut Recorded) -> Option<Grant> {
+        let key = (self.grant.pod.clone(), self.grant.eviction.clone());
+        recorded.get(&key).filter(|found| !self.ended || found.uid == self.grant.uid)?;
+        recorded.remove(&key)
     }
 }
 
+/// By what tells grants apart in a status: the pod, and the eviction that wrote it. Entries that
+/// somebody else wrote have none.
+type Recorded = BTreeMap<(String, String), Grant>;
+
 /// What a status records: our grants, and entries of `disruptedPods` that none of them explains.
-fn recorded_grants(status: &BudgetStatus) -> BTreeMap<(String, String), Grant> {
+fn recorded_grants(status: &BudgetStatus) -> Recorded {
     let named: BTreeSet<&str> = status.grants.iter().map(|g| g.pod.as_str()).collect();
     let others = status.disrupted_pods.iter().filter(|(pod, _)| !named.contains(pod.as_str()));
     let foreign = others.map(|(pod, at)| Grant {

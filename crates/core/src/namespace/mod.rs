@@ -7,6 +7,7 @@
 //! requests --> writer of the 1st budget --> of the 2nd --> ... --> Reply
 //! ```
 
+mod announce;
 mod assess;
 mod behind;
 mod budgets;
@@ -17,6 +18,8 @@ mod kept;
 mod last_look;
 mod ledger;
 mod objects;
+#[cfg(feature = "planted-bugs")]
+mod planted;
 mod pods;
 mod requests;
 mod reserve;

@@ -113,7 +113,7 @@ impl Namespace {
         self.resolve_dependents(cx, changed);
         let mut touched = Vec::new();
         for (id, budget) in &mut self.budgets {
-            if budget.scope == Scope::Workload || budget.needs_total() {
+            if budget.scope == Scope::Workload || budget.object.spec.needs_total() {
                 budget.seen.note(kind, version);
                 touched.push(id.clone());
             }

@@ -54,7 +54,7 @@ impl Namespace {
     /// Ask for the scales that this budget needs and nobody has read.
     pub(super) fn ensure_scales(&mut self, cx: &mut Context<'_>, id: &BudgetId) {
         let Some(budget) = self.budgets.get(id) else { return };
-        if budget.scope != Scope::Pod || !budget.needs_total() {
+        if budget.scope != Scope::Pod || !budget.object.spec.needs_total() {
             return;
         }
         let missing: Vec<ControllerRef> = budget
@@ -123,7 +123,7 @@ impl Namespace {
     fn budgets_scaled_by(&self, key: &(GroupKind, String)) -> Vec<BudgetId> {
         let uses = |id: &&BudgetId| {
             self.budgets[*id].scope == Scope::Pod
-                && self.budgets[*id].needs_total()
+                && self.budgets[*id].object.spec.needs_total()
                 && self.budgets[*id].tally.controllers.keys().any(|c| scale_key(c) == *key)
         };
         self.budgets.keys().filter(uses).cloned().collect()

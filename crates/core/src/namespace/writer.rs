@@ -4,15 +4,12 @@
 use std::collections::VecDeque;
 use std::time::Duration;
 
-use super::budgets::BudgetEntry;
-use super::evaluate::{Failure, SyncError};
 use super::explain::refuse;
 use super::reserve::Turn;
 use super::status::is_misconfigured;
 use super::{BudgetId, Context, Namespace};
-use crate::io::{Command, Event, Regarding, WriteOutcome};
+use crate::io::{Command, WriteOutcome};
 use crate::model::{BudgetKey, BudgetStatus, Scope, Timestamp};
-use crate::selector;
 use crate::stats::Counters;
 use crate::timer::Due;
 use crate::verdict::DenyReason;
@@ -31,7 +28,7 @@ const REJECTED_AGAIN: Duration = Duration::from_secs(5);
 #[derive(Debug, Default)]
 pub(super) struct Writer {
     queue: VecDeque<Op>,
-    in_flight: Option<Batch>,
+    pub(super) in_flight: Option<Batch>,
     /// A look at the status is due then.
     housekeeping: Option<Timestamp>,
     /// A fresh read is under way.
@@ -57,8 +54,8 @@ pub(super) enum Op {
 
 /// The requests that one write grants, and what it takes back.
 #[derive(Debug, Default)]
-struct Batch {
-    granted: Vec<Granted>,
+pub(super) struct Batch {
+    pub(super) granted: Vec<Granted>,
     refunds: Vec<Op>,
     /// Nobody waits for it.
     leisurely: bool,
@@ -67,8 +64,8 @@ struct Batch {
 #[derive(Debug)]
 pub(super) struct Granted {
     pub(super) eviction: String,
-    pod: String,
-    uid: String,
+    pub(super) pod: String,
+    pub(super) uid: String,
     pub(super) cost: i64,
     pub(super) renewal: bool,
 }
@@ -149,24 +146,11 @@ impl Namespace {
             }
             return;
         }
-        let believes = planted!(BelieveLostWrite);
-        let forgets = planted!(NoReadAfterLoss);
-        if let WriteOutcome::Unknown(_) = outcome
-            && (believes || forgets)
-        {
-            let batch = entry.writer.in_flight.take().unwrap_or_default();
-            self.drop_uncommitted(cx, id);
-            for Granted { eviction, cost, renewal, .. } in batch.granted {
-                if believes {
-                    self.reserved(cx, id, &eviction, (cost, renewal));
-                } else if let Some(request) = self.requests.get_mut(&eviction) {
-                    request.wrote.clear();
-                    self.deny(cx, &eviction, refuse(DenyReason::NotRecorded, "it was lost"));
-                }
-            }
-            return self.pump(cx, id);
-        }
         if let WriteOutcome::Unknown(_) = outcome {
+            #[cfg(feature = "planted-bugs")]
+            if planted!(BelieveLostWrite) || planted!(NoReadAfterLoss) {
+                return self.take_as_known(cx, id);
+            }
             // The batch stays under way, its grants count, and nothing else is written until a
             // fresh read shows what happened.
             entry.writer.reading = false;
@@ -189,21 +173,8 @@ impl Namespace {
                 if !budget.version.is_older_than(&entry.object.version) {
                     self.take_in(cx, id, *budget);
                 }
-                if planted!(NoSecondThought)
-                    && let Some(entry) = self.budgets.get(id)
-                    && batch
-                        .granted
-                        .iter()
-                        .any(|g| !entry.ledger.committed(&g.pod, &g.uid, &g.eviction))
-                {
-                    let status = Box::new(self.status(cx.config, cx.now, entry));
-                    let (uid, version) = (entry.object.uid.clone(), entry.object.version.clone());
-                    if let Some(entry) = self.budgets.get_mut(id) {
-                        entry.writer.in_flight = Some(batch);
-                    }
-                    let budget = (**id).clone();
-                    return cx.send(Command::WriteStatus { budget, uid, version, status });
-                }
+                #[cfg(feature = "planted-bugs")]
+                let Some(batch) = self.write_the_same_again(cx, id, batch) else { return };
                 // Whatever the newest state does not hold was not written.
                 self.drop_uncommitted(cx, id);
                 self.refund_again(id, &batch);
@@ -375,59 +346,6 @@ impl Namespace {
         entry.writer.housekeeping = Some(at);
         cx.timers.at(at, &self.name, Due::Housekeep { budget: id.clone() });
     }
-
-    /// Upstream's events (upstream 1.4), each when its state begins.
-    fn announce(&mut self, cx: &mut Context<'_>, id: &BudgetId) {
-        let Some(entry) = self.budgets.get(id) else { return };
-        let evaluation = self.evaluate(entry);
-        let error = match evaluation.failure {
-            Some(Failure::SyncFailed(error)) => Some(error),
-            _ => None,
-        };
-        let no_pods = entry.tally.pods == 0 && entry.selector.is_ok();
-        let unmanaged =
-            entry.scope == Scope::Pod && entry.needs_total() && entry.tally.unmanaged_pods > 0;
-        let mut events = Vec::new();
-        if no_pods && !entry.announced.no_pods {
-            events.push((false, "NoPods", "No matching pods found".to_owned()));
-        }
-        if unmanaged && !entry.announced.unmanaged_pods {
-            events.push((true, "UnmanagedPods", unmanaged_message(entry)));
-        }
-        let text = error.as_ref().map(|e| e.text().to_owned());
-        if entry.announced.sync_error != text {
-            match &error {
-                Some(SyncError::Selector(why)) => {
-                    events.push((true, "NoPods", format!("Failed to get pods: {why}")));
-                }
-                Some(SyncError::ExpectedCount(why)) => events.push((
-                    true,
-                    "CalculateExpectedPodCountFailed",
-                    format!("Failed to calculate the number of expected pods: {why}"),
-                )),
-                None => {}
-            }
-        }
-        let uid = entry.object.uid.clone();
-        for (warning, reason, message) in events {
-            let regarding = Regarding::Budget { key: (**id).clone(), uid: uid.clone() };
-            cx.send(Command::Event(Event { regarding, warning, reason, message }));
-        }
-        if let Some(entry) = self.budgets.get_mut(id) {
-            entry.announced.no_pods = no_pods;
-            entry.announced.unmanaged_pods = unmanaged;
-            entry.announced.sync_error = text;
-        }
-    }
-}
-
-fn unmanaged_message(budget: &BudgetEntry) -> String {
-    format!(
-        "Pods selected by this PodDisruptionBudget (selector: {}) were found to be unmanaged. As a result, the \
-         status of the PDB cannot be calculated correctly, which may result in undefined behavior. To account \
-         for these pods please set \".spec.minAvailable\" field of the PDB to an integer value.",
-        selector::display(budget.object.spec.selector.as_ref())
-    )
 }
 
 fn count(counters: &mut Counters, scope: Scope, status: &BudgetStatus) {

@@ -36,9 +36,9 @@ async fn list(
     if answer.code != StatusCode::OK {
         return Ok(SnapshotOutcome::Failed(answer.message()));
     }
-    let page: Page<'_> = match answer.json() {
+    let page = match Page::of(&answer) {
         Ok(page) => page,
-        Err(error) => return Ok(SnapshotOutcome::Failed(format!("cannot read the list: {error}"))),
+        Err(reason) => return Ok(SnapshotOutcome::Failed(reason)),
     };
     let mut objects = Vec::new();
     for item in page.items.unwrap_or_default() {

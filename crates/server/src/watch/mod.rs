@@ -25,7 +25,7 @@ use serde_json::value::RawValue;
 use tokio::sync::mpsc;
 use tokio::time::Instant;
 
-use crate::api_client::{ApiClient, NoAnswer, describe};
+use crate::api_client::{Answer, ApiClient, NoAnswer, describe};
 use crate::discovery::Resource;
 use crate::metrics::{Heard, Metrics};
 pub use backoff::Backoff;
@@ -68,6 +68,17 @@ pub struct Watcher {
     troubled: bool,
     /// Since when no watch could be opened.
     cut_off: Option<Instant>,
+}
+
+/// One page of a list: the first, or the one that the page before names.
+pub async fn page(client: &ApiClient, resource: &Resource, from: &str) -> Result<Answer, String> {
+    // No resourceVersion: a consistent read. "0" would be any state, however old.
+    let path = format!("{}?limit={PAGE_SIZE}&continue={from}", resource.path());
+    match client.list(&path).await {
+        Ok(answer) if answer.code == StatusCode::OK => Ok(answer),
+        Ok(answer) => Err(answer.message()),
+        Err(NoAnswer(reason)) => Err(reason),
+    }
 }
 
 /// The runtime is gone: the process is stopping.
@@ -160,20 +171,13 @@ impl Watcher {
         self.input(Input::ListBegan(self.kind.clone())).await?;
         let mut token = String::new();
         loop {
-            // No resourceVersion: a consistent read. "0" would be any state, however old.
-            let mut path = format!("{}?limit={PAGE_SIZE}", resource.path());
-            if !token.is_empty() {
-                path.push_str("&continue=");
-                path.push_str(&token);
-            }
-            let answer = match self.client.list(&path).await {
-                Ok(answer) if answer.code == StatusCode::OK => answer,
-                Ok(answer) => return Ok(Err(answer.message())),
-                Err(NoAnswer(reason)) => return Ok(Err(reason)),
+            let answer = match page(&self.client, resource, &token).await {
+                Ok(answer) => answer,
+                Err(reason) => return Ok(Err(reason)),
             };
-            let page: Page<'_> = match answer.json() {
+            let page = match Page::of(&answer) {
                 Ok(page) => page,
-                Err(error) => return Ok(Err(format!("cannot read the list: {error}"))),
+                Err(reason) => return Ok(Err(reason)),
             };
             for item in page.items.unwrap_or_default() {
                 let input = match self.decode(item) {

@@ -4,11 +4,19 @@
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
+use crate::api_client::Answer;
+
 #[derive(Debug, Deserialize)]
 pub struct Page<'a> {
     pub metadata: PageMeta,
     #[serde(borrow, default)]
     pub items: Option<Vec<&'a RawValue>>,
+}
+
+impl<'a> Page<'a> {
+    pub fn of(answer: &'a Answer) -> Result<Self, String> {
+        answer.json().map_err(|error| format!("cannot read the list: {error}"))
+    }
 }
 
 #[derive(Debug, Deserialize)]

@@ -1,40 +1,12 @@
-//! Races that seeds of the simulator found, each as short as it can be told.
+//! Races that seeds of the simulator found.
 
 use std::time::Duration;
 
-use holdfast_core::model::Grant;
-use holdfast_core::verdict::{AllowReason, Verdict};
-use holdfast_core::{Command, Config, Kind};
-use holdfast_sim::{Fate, World, budget, group, pod};
+use holdfast_core::verdict::AllowReason;
+use holdfast_core::{Command, Kind};
+use holdfast_sim::{Fate, World, budget, pod};
 
-/// So many instances, replicas `a`, `b` and `c` of two pods each, and a budget that may lose one.
-fn cluster(instances: usize) -> World {
-    let mut world = World::with_instances(Config::default(), instances);
-    for name in ["a", "b", "c"] {
-        world.apply_pod_group(group(name).gang(2));
-        for member in ["0", "1"] {
-            world.apply_pod(pod(&format!("{name}-{member}")).group(name).ready());
-        }
-    }
-    world.apply_budget(budget("one").per_replica().min_available(2));
-    world.sync();
-    for index in 1..instances {
-        world.instance(index).lead(false);
-    }
-    world.advance(Duration::from_secs(2));
-    world
-}
-
-fn grants<'a>(world: &'a World, budget: &str) -> &'a [Grant] {
-    &world.budget(budget).expect("it exists").status.grants
-}
-
-fn reason(verdict: &Verdict) -> AllowReason {
-    match verdict {
-        Verdict::Allow(allowed) => allowed.reason,
-        Verdict::Deny(denial) => panic!("denied: {}", denial.message),
-    }
-}
+use crate::{cluster, grants, reason};
 
 fn answer_first(world: &mut World) {
     world.instance(0).end_call(0, Fate::Answered);

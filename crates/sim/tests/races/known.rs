@@ -1,44 +1,17 @@
-//! The races that the ledger is built against, each by name and as short as it can be told.
+//! The races that the ledger is built against, each by name.
 
 use std::time::Duration;
 
-use holdfast_core::model::{Grant, GroupApi, Phase};
+use holdfast_core::model::{GroupApi, Phase};
 use holdfast_core::verdict::{AllowReason, Verdict};
 use holdfast_core::{Command, Config, Kind};
 use holdfast_sim::{Fate, World, budget, group, pod};
 
-/// So many instances, replicas `a`, `b` and `c` of two pods each, and a budget that may lose one.
-fn cluster(instances: usize) -> World {
-    let mut world = World::with_instances(Config::default(), instances);
-    for name in ["a", "b", "c"] {
-        world.apply_pod_group(group(name).gang(2));
-        for member in ["0", "1"] {
-            world.apply_pod(pod(&format!("{name}-{member}")).group(name).ready());
-        }
-    }
-    world.apply_budget(budget("one").per_replica().min_available(2));
-    world.sync();
-    for index in 1..instances {
-        world.instance(index).lead(false);
-    }
-    world.advance(Duration::from_secs(2));
-    world
-}
-
-fn grants<'a>(world: &'a World, budget: &str) -> &'a [Grant] {
-    &world.budget(budget).expect("it exists").status.grants
-}
+use crate::{cluster, grants, reason};
 
 /// Pod and request of each grant.
 fn granted(world: &World, budget: &str) -> Vec<(String, String)> {
     grants(world, budget).iter().map(|g| (g.pod.clone(), g.eviction.clone())).collect()
-}
-
-fn reason(verdict: &Verdict) -> AllowReason {
-    match verdict {
-        Verdict::Allow(allowed) => allowed.reason,
-        Verdict::Deny(denial) => panic!("denied: {}", denial.message),
-    }
 }
 
 #[test]
