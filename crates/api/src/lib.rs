@@ -5,6 +5,7 @@
 //!   JSON of any API version --decode--> wire struct --into--> holdfast_core::model
 //!   AdmissionReview         --admission--> EvictionReview --> holdfast_core::Eviction
 //!   holdfast_core::BudgetStatus / Verdict --> JSON
+//!   policy/v1 requests      --native--> what the CRD's API server understands, and back
 //! ```
 //!
 //! The wire structs are slim: they hold what the engine reads, and serde drops the rest while it
@@ -22,6 +23,7 @@ pub mod crd;
 pub mod decode;
 pub mod group;
 pub mod meta;
+pub mod native;
 pub mod owner;
 pub mod pod;
 pub mod time;
