@@ -3,3 +3,4 @@
 //! resource, as functions from bytes and JSON to JSON.
 
 pub mod protobuf;
+pub mod strategic;
