@@ -37,7 +37,7 @@ impl Meta {
     }
 
     pub fn version(&self) -> ResourceVersion {
-        ResourceVersion(self.resource_version.clone())
+        self.resource_version.as_str().into()
     }
 }
 

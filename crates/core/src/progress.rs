@@ -2,6 +2,8 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use litemap::LiteMap;
+
 use crate::io::Kind;
 use crate::model::ResourceVersion;
 
@@ -40,7 +42,7 @@ impl Progress {
 
 /// What a budget's numbers were computed from.
 #[derive(Debug, Default)]
-pub(crate) struct Seen(BTreeMap<Kind, ResourceVersion>);
+pub(crate) struct Seen(LiteMap<Kind, ResourceVersion>);
 
 impl Seen {
     pub(crate) fn note(&mut self, kind: &Kind, version: &ResourceVersion) {
@@ -53,7 +55,7 @@ impl Seen {
     }
 
     /// Watermarks never go back.
-    pub(crate) fn write_into(&self, watermarks: &mut BTreeMap<String, ResourceVersion>) {
+    pub(crate) fn write_into(&self, watermarks: &mut LiteMap<String, ResourceVersion>) {
         for (kind, version) in &self.0 {
             let watermark = watermarks.entry(kind.to_string()).or_default();
             if planted!(WatermarkBack) {

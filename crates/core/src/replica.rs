@@ -62,18 +62,18 @@ impl fmt::Display for ReplicaKey {
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Member {
     pub(crate) unfinished: bool,
-    pub(crate) lws: Option<LwsMember>,
+    pub(crate) lws: Option<Box<LwsMember>>,
     pub(crate) reference: Option<GroupReference>,
-    pub(crate) controller: Option<ControllerRef>,
+    pub(crate) controller: Option<Arc<ControllerRef>>,
 }
 
 impl Member {
-    pub(crate) fn of(pod: &Pod) -> Self {
+    pub(crate) fn of(pod: &Pod, controller: Option<Arc<ControllerRef>>) -> Self {
         Self {
             unfinished: !pod.is_terminal(),
-            lws: pod.lws.clone(),
+            lws: pod.lws.clone().map(Box::new),
             reference: pod.reference.clone(),
-            controller: pod.controller.clone(),
+            controller,
         }
     }
 }
@@ -153,13 +153,14 @@ impl GroupCount {
 pub(crate) enum Dependency {
     PodGroup(String),
     Workload(String),
-    Owner(GroupKind, String),
+    /// Boxed, so that a `PodGroup`, of which there are more, takes no more than its name.
+    Owner(Box<(GroupKind, String)>),
 }
 
 /// The objects of one namespace that replicas are resolved from.
 #[derive(Debug, Default)]
 pub(crate) struct Objects {
-    pub(crate) groups: BTreeMap<(GroupApi, String), PodGroup>,
+    pub(crate) groups: BTreeMap<(GroupApi, String), Box<PodGroup>>,
     pub(crate) workloads: BTreeMap<(GroupApi, String), Workload>,
     pub(crate) owners: BTreeMap<(GroupKind, String), Owner>,
     /// Incremental: `PodGroups` that are not being deleted.

@@ -1,7 +1,9 @@
 //! A replica's minCount, whether it is leaving, and where its expected number comes from.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::sync::Arc;
+
+use litemap::LiteMap;
 
 use crate::model::{
     ControllerRef, GroupApi, GroupKind, GroupPolicy, GroupReference, Owner, PodGroup, TemplateRef,
@@ -20,7 +22,7 @@ impl Objects {
     pub(crate) fn resolve(
         &self,
         key: &ReplicaKey,
-        members: &BTreeMap<Arc<Member>, u32>,
+        members: &LiteMap<Arc<Member>, u32>,
     ) -> (Resolution, Box<[Dependency]>) {
         let mut resolver = Resolver { objects: self, members, seen: BTreeSet::new() };
         let resolution = match key {
@@ -37,7 +39,7 @@ impl Objects {
 
 struct Resolver<'a> {
     objects: &'a Objects,
-    members: &'a BTreeMap<Arc<Member>, u32>,
+    members: &'a LiteMap<Arc<Member>, u32>,
     seen: BTreeSet<Dependency>,
 }
 
@@ -47,10 +49,8 @@ impl<'a> Resolver<'a> {
         let member = self.members.keys().find_map(|m| m.lws.as_ref());
         let name = member.map(|m| m.lws.clone()).unwrap_or_default();
         let index = self.members.keys().filter_map(|m| m.lws.as_ref()?.group_index).max();
-        self.seen.insert(Dependency::Owner(
-            GroupKind::new(Owner::LWS_GROUP, "LeaderWorkerSet"),
-            name.clone(),
-        ));
+        let kind = GroupKind::new(Owner::LWS_GROUP, "LeaderWorkerSet");
+        self.seen.insert(Dependency::Owner(Box::new((kind, name.clone()))));
         let lws = self.objects.owner(Owner::LWS_GROUP, "LeaderWorkerSet", &name);
         let keeps_group = lws.is_some_and(|lws| lws.lws_keeps_group);
         let by_reference = if keeps_group { self.min_by_reference() } else { None };
@@ -205,7 +205,7 @@ impl<'a> Resolver<'a> {
         self.seen.insert(Dependency::PodGroup(name.to_owned()));
         let objects = self.objects;
         let found = order.into_iter().find_map(|api| objects.groups.get(&(api, name.to_owned())));
-        let Some(group) = found else {
+        let Some(group) = found.map(|group| &**group) else {
             return (MinCount::Unresolved(format!("PodGroup {name} does not exist")), None);
         };
         if let Some(template) = &group.template {
@@ -251,7 +251,7 @@ impl<'a> Resolver<'a> {
         count: Option<&GroupCount>,
     ) -> (BTreeSet<Source>, BTreeSet<(String, String)>) {
         let controllers: BTreeSet<Option<&'a ControllerRef>> =
-            self.members.keys().map(|m| m.controller.as_ref()).collect();
+            self.members.keys().map(|m| m.controller.as_deref()).collect();
         let mut sources = BTreeSet::new();
         let mut jobs = BTreeSet::new();
         for controller in controllers {
@@ -284,10 +284,8 @@ impl<'a> Resolver<'a> {
         const LINKS_MAX: usize = 8;
         let mut reference = controller;
         for _ in 0..LINKS_MAX {
-            self.seen.insert(Dependency::Owner(
-                owner_kind(&reference.group_kind),
-                reference.name.clone(),
-            ));
+            let kind = owner_kind(&reference.group_kind);
+            self.seen.insert(Dependency::Owner(Box::new((kind, reference.name.clone()))));
             let owner = self.objects.controller(reference)?;
             match &owner.controller {
                 Some(next) => reference = next,

@@ -7,16 +7,18 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use crate::model::{BasicMinCount, ControllerRef};
+use crate::model::{BasicMinCount, ControllerRef, Scope};
 use crate::replica::{MinCount, ReplicaKey, Resolution, Source};
 
 /// What one selected pod contributes.
 #[allow(clippy::struct_excessive_bools, reason = "four facts about a pod, each counted on its own")]
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Part {
-    pub(crate) name: Arc<str>,
-    pub(crate) replica: Option<Arc<ReplicaKey>>,
-    pub(crate) controller: Option<Arc<ControllerRef>>,
+#[derive(Debug)]
+pub(crate) struct Part<'a> {
+    pub(crate) name: &'a Arc<str>,
+    /// What its budget counts: replicas are not looked at where pods are counted.
+    pub(crate) scope: Scope,
+    pub(crate) replica: Option<&'a Arc<ReplicaKey>>,
+    pub(crate) controller: Option<&'a Arc<ControllerRef>>,
     pub(crate) healthy: bool,
     /// Neither Succeeded nor Failed.
     pub(crate) unfinished: bool,
@@ -32,7 +34,7 @@ pub(crate) struct Tally {
     pub(crate) healthy_pods: i64,
     pub(crate) unmanaged_pods: i64,
     pub(crate) controllers: BTreeMap<Arc<ControllerRef>, u32>,
-    /// Selected pods that name no replica.
+    /// Selected pods that name no replica. This and what follows stay empty where pods are counted.
     pub(crate) unreferenced: BTreeSet<Arc<str>>,
     pub(crate) replicas: BTreeMap<Arc<ReplicaKey>, ReplicaTally>,
     pub(crate) healthy_replicas: i64,
@@ -79,12 +81,13 @@ impl Tally {
     /// Put a pod in. `resolution` is that of its replica, if it names one.
     pub(crate) fn add(
         &mut self,
-        part: &Part,
+        part: &Part<'_>,
         resolution: Option<&Resolution>,
         basic: &BasicMinCount,
     ) {
         self.count(part, 1);
-        match (&part.replica, resolution) {
+        match (part.replica, resolution) {
+            _ if part.scope == Scope::Pod => {}
             (Some(key), Some(resolution)) => {
                 self.change(key, resolution, basic, |r| r.count(part, 1));
             }
@@ -97,17 +100,18 @@ impl Tally {
     /// Take a pod out, as it was put in.
     pub(crate) fn remove(
         &mut self,
-        part: &Part,
+        part: &Part<'_>,
         resolution: Option<&Resolution>,
         basic: &BasicMinCount,
     ) {
         self.count(part, -1);
-        match (&part.replica, resolution) {
+        match (part.replica, resolution) {
+            _ if part.scope == Scope::Pod => {}
             (Some(key), Some(resolution)) => {
                 self.change(key, resolution, basic, |r| r.count(part, -1));
             }
             _ => {
-                self.unreferenced.remove(&part.name);
+                self.unreferenced.remove(part.name);
             }
         }
     }
@@ -124,10 +128,10 @@ impl Tally {
         }
     }
 
-    fn count(&mut self, part: &Part, n: i64) {
+    fn count(&mut self, part: &Part<'_>, n: i64) {
         self.pods += n;
         self.healthy_pods += n * i64::from(part.healthy);
-        match &part.controller {
+        match part.controller {
             Some(controller) => adjust(&mut self.controllers, controller, n),
             None => self.unmanaged_pods += n,
         }
@@ -187,7 +191,7 @@ impl ReplicaTally {
         self.summary.sources.iter().any(test)
     }
 
-    fn count(&mut self, part: &Part, n: i64) {
+    fn count(&mut self, part: &Part<'_>, n: i64) {
         self.pods += n;
         self.healthy_pods += n * i64::from(part.healthy);
         self.unfinished += n * i64::from(part.unfinished);

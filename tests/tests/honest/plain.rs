@@ -69,13 +69,13 @@ impl Numbered {
 
     fn budget(&mut self, budget: Budget) -> Budget {
         let uid = self.uid(budget.uid);
-        let version = self.version(budget.version);
+        let version = self.version(&budget.version);
         Budget { uid, version, ..budget }
     }
 
     fn pod(&mut self, mut pod: Pod) -> Pod {
         pod.uid = self.uid(pod.uid);
-        pod.version = self.version(pod.version);
+        pod.version = self.version(&pod.version);
         if let Some(target) = &mut pod.disruption_target {
             target.since = Timestamp::default();
         }
@@ -87,10 +87,10 @@ impl Numbered {
         format!("uid {}", self.uids.entry(uid).or_insert(next))
     }
 
-    fn version(&mut self, version: ResourceVersion) -> ResourceVersion {
+    fn version(&mut self, version: &ResourceVersion) -> ResourceVersion {
         let next = self.versions.len();
-        let number = *self.versions.entry(version.0).or_insert(next);
-        ResourceVersion(format!("version {number}"))
+        let number = *self.versions.entry(version.to_string()).or_insert(next);
+        ResourceVersion::from(format!("version {number}").as_str())
     }
 }
 

@@ -96,7 +96,7 @@ impl From<PodDisruptionBudgetStatus> for BudgetStatus {
             conditions: status.conditions.into_iter().map(Into::into).collect(),
             grants: status.grants.into_iter().map(Into::into).collect(),
             watermarks: (status.watermarks.into_iter())
-                .map(|(kind, version)| (kind, ResourceVersion(version)))
+                .map(|(kind, version)| (kind, version.as_str().into()))
                 .collect(),
         }
     }
@@ -120,7 +120,7 @@ impl From<&BudgetStatus> for PodDisruptionBudgetStatus {
             conditions: status.conditions.iter().map(Into::into).collect(),
             grants: status.grants.iter().map(Into::into).collect(),
             watermarks: (status.watermarks.iter())
-                .map(|(kind, version)| (kind.clone(), version.0.clone()))
+                .map(|(kind, version)| (kind.clone(), version.to_string()))
                 .collect(),
         }
     }
@@ -214,14 +214,14 @@ pub struct StatusUpdateMeta<'a> {
     pub namespace: &'a str,
     pub name: &'a str,
     pub uid: &'a str,
-    pub resource_version: &'a str,
+    pub resource_version: String,
 }
 
 impl<'a> StatusUpdate<'a> {
     pub fn new(
         budget: &'a BudgetKey,
         uid: &'a str,
-        version: &'a ResourceVersion,
+        version: &ResourceVersion,
         status: &BudgetStatus,
     ) -> Self {
         Self {
@@ -231,7 +231,7 @@ impl<'a> StatusUpdate<'a> {
                 namespace: &budget.object.namespace,
                 name: &budget.object.name,
                 uid,
-                resource_version: &version.0,
+                resource_version: version.to_string(),
             },
             status: status.into(),
         }

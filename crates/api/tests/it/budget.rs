@@ -60,7 +60,7 @@ fn a_budget_is_read_whole() {
         "status": full_status(),
     }));
     assert_eq!(budget.key.to_string(), "ns/b");
-    assert_eq!((budget.uid.as_str(), budget.version.0.as_str(), budget.generation), ("u", "9", 3));
+    assert_eq!((budget.uid.as_str(), budget.version, budget.generation), ("u", 9.into(), 3));
     assert_eq!(budget.spec.min_available, Some(Threshold::Percent(50)));
     assert_eq!(budget.spec.max_unavailable, None);
     assert_eq!(budget.spec.unhealthy_policy, UnhealthyPolicy::AlwaysAllow);

@@ -107,7 +107,7 @@ impl Cluster {
                     Command::WriteStatus { budget, uid, status, .. } => {
                         let stored = self.budget.as_mut().expect("it writes what it was given");
                         stored.status = *status;
-                        stored.version = ResourceVersion(self.now.to_string());
+                        stored.version = ResourceVersion::from(self.now.to_string().as_str());
                         let outcome = WriteOutcome::Current(Box::new(stored.clone()));
                         inputs.push(Input::StatusWritten { budget, uid, outcome });
                     }

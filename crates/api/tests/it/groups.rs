@@ -111,7 +111,7 @@ fn a_group_says_who_owns_it_and_whether_it_goes() {
     let Ok(Decoded::PodGroup(group)) = decoded else { panic!("{decoded:?}") };
     assert!(group.terminating);
     assert_eq!(group.api, GroupApi::Holdfast);
-    assert_eq!(group.version.0, "7");
+    assert_eq!(group.version, 7.into());
     let owner = group.controller.expect("the controller is one of the owners");
     assert_eq!((owner.name.as_str(), owner.uid.as_str()), ("l", "2"));
 }

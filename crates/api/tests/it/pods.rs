@@ -35,7 +35,7 @@ fn metadata_and_status() {
         },
     }));
     assert_eq!(pod.key.to_string(), "shop/web-0");
-    assert_eq!((pod.uid.as_str(), pod.version.0.as_str()), ("u1", "42"));
+    assert_eq!((pod.uid.as_str(), pod.version), ("u1", 42.into()));
     assert_eq!(pod.labels.get("app").map(String::as_str), Some("web"));
     assert!(pod.ready && pod.terminating);
     assert_eq!(pod.phase, Phase::Running);

@@ -1,6 +1,8 @@
 use std::collections::BTreeMap;
 use std::fmt;
 
+use litemap::LiteMap;
+
 use super::{ObjectKey, ResourceVersion, Timestamp};
 
 /// Kind, namespace and name. Several budgets on one pod are reserved in this order.
@@ -124,7 +126,7 @@ pub struct BudgetStatus {
     pub grants: Vec<Grant>,
     /// Kind to the highest resource version of the events that this status was computed from. An
     /// instance that has not seen as much must not decide by this budget (semantics 6.2).
-    pub watermarks: BTreeMap<String, ResourceVersion>,
+    pub watermarks: LiteMap<String, ResourceVersion>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]

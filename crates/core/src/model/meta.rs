@@ -58,30 +58,65 @@ pub struct ControllerRef {
 }
 
 /// `metadata.resourceVersion`: opaque as a precondition, comparable as the decimal number that
-/// every conforming API server serves (KEP-5504).
-#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
-pub struct ResourceVersion(pub String);
+/// every conforming API server serves (KEP-5504). The default is the empty one: of no object.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct ResourceVersion(Form);
+
+/// Numbers are kept as such: they come with every object, and are compared more than written.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+enum Form {
+    Number(u64),
+    /// Whatever a number would not be written as.
+    Text(Box<str>),
+}
 
 impl ResourceVersion {
     pub fn is_older_than(&self, other: &Self) -> bool {
         self.order(other) == Ordering::Less
     }
 
+    pub fn is_empty(&self) -> bool {
+        matches!(&self.0, Form::Text(text) if text.is_empty())
+    }
+
     fn order(&self, other: &Self) -> Ordering {
+        if let (Form::Number(a), Form::Number(b)) = (&self.0, &other.0) {
+            return a.cmp(b);
+        }
         // Decimal without leading zeros: the longer is the larger.
-        self.0.len().cmp(&other.0.len()).then_with(|| self.0.cmp(&other.0))
+        let (a, b) = (self.to_string(), other.to_string());
+        a.len().cmp(&b.len()).then_with(|| a.cmp(&b))
+    }
+}
+
+impl Default for ResourceVersion {
+    fn default() -> Self {
+        Self(Form::Text(Box::default()))
     }
 }
 
 impl From<u64> for ResourceVersion {
     fn from(n: u64) -> Self {
-        Self(n.to_string())
+        Self(Form::Number(n))
+    }
+}
+
+impl From<&str> for ResourceVersion {
+    fn from(text: &str) -> Self {
+        let canonical = text == "0" || text.starts_with(|c: char| matches!(c, '1'..='9'));
+        match text.parse() {
+            Ok(n) if canonical => Self(Form::Number(n)),
+            _ => Self(Form::Text(text.into())),
+        }
     }
 }
 
 impl fmt::Display for ResourceVersion {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.0)
+        match &self.0 {
+            Form::Number(n) => write!(f, "{n}"),
+            Form::Text(text) => f.write_str(text),
+        }
     }
 }
 
@@ -90,10 +125,24 @@ mod tests {
     use super::ResourceVersion;
 
     #[test]
-    fn versions_compare_as_numbers() {
-        let v = |s: &str| ResourceVersion(s.to_owned());
-        assert!(v("9").is_older_than(&v("10")));
-        assert!(!v("10").is_older_than(&v("10")));
-        assert!(!v("100").is_older_than(&v("99")));
+    fn versions_compare_as_numbers_of_any_length() {
+        let v = |s: &str| ResourceVersion::from(s);
+        let ascending = ["", "0", "9", "10", "99", "18446744073709551615", "18446744073709551616"];
+        for (i, a) in ascending.iter().enumerate() {
+            for (j, b) in ascending.iter().enumerate() {
+                assert_eq!(v(a).is_older_than(&v(b)), i < j, "{a} {b}");
+                assert_eq!(v(a) == v(b), i == j, "{a} {b}");
+            }
+        }
+    }
+
+    #[test]
+    fn versions_are_written_as_they_were_read() {
+        for text in ["", "0", "7", "007", "+7", "-7", " 7", "abc", "18446744073709551616"] {
+            assert_eq!(ResourceVersion::from(text).to_string(), text);
+        }
+        assert_eq!(ResourceVersion::from("7"), ResourceVersion::from(7));
+        assert!(ResourceVersion::default().is_empty());
+        assert_eq!(size_of::<ResourceVersion>(), 16);
     }
 }

@@ -44,7 +44,7 @@ impl Namespace {
     /// account: they stand for this very disruption, which must not be charged twice.
     pub(super) fn assess(&self, budget: &BudgetEntry, pod: &PodEntry) -> Opinion {
         let mut evaluation = self.evaluate(budget);
-        if let Some(grant) = budget.ledger.get(&pod.name, &pod.pod.uid) {
+        if let Some(grant) = budget.ledger.get(&pod.name, &pod.pod.uid.to_string()) {
             return Opinion::Renew { cost: grant.cost };
         }
         if planted!(GrantByName) && budget.ledger.names(&pod.name) {

@@ -50,7 +50,7 @@ impl Namespace {
         if !self.is_due(asked, id, pod, uid, GRANT_EXPIRES) {
             return;
         }
-        let cached = self.pods.get(pod).is_some_and(|entry| entry.pod.uid == uid);
+        let cached = self.pods.get(pod).is_some_and(|entry| entry.pod.uid == *uid);
         match outcome {
             // Gone here as there. While the cache still has it, it would count as healthy.
             PodReadOutcome::NotFound if !cached => {}

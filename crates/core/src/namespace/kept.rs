@@ -2,14 +2,17 @@
 //! controller by all its pods, the rest of what bears on a replica by the replica's pods.
 
 use std::collections::BTreeMap;
+use std::fmt;
 use std::sync::Arc;
+
+use uuid::Uuid;
 
 use crate::model::{ControllerRef, DisruptionTarget, Phase, Pod, ResourceVersion};
 use crate::replica::Member;
 
 #[derive(Debug)]
 pub(super) struct KeptPod {
-    pub(super) uid: String,
+    pub(super) uid: Uid,
     pub(super) version: ResourceVersion,
     pub(super) phase: Phase,
     pub(super) ready: bool,
@@ -27,7 +30,7 @@ impl KeptPod {
         member: Option<Arc<Member>>,
     ) -> Self {
         Self {
-            uid: pod.uid,
+            uid: pod.uid.as_str().into(),
             version: pod.version,
             phase: pod.phase,
             ready: pod.ready,
@@ -46,6 +49,43 @@ impl KeptPod {
     /// As [`Pod::is_terminal`].
     pub(super) fn is_terminal(&self) -> bool {
         matches!(self.phase, Phase::Succeeded | Phase::Failed)
+    }
+}
+
+/// A uid: nearly always a UUID, as the API server makes them, which is then kept in 16 bytes.
+#[derive(Debug)]
+pub(super) enum Uid {
+    Uuid(Uuid),
+    /// Whatever a UUID would not be written as.
+    Text(Box<str>),
+}
+
+impl From<&str> for Uid {
+    fn from(text: &str) -> Self {
+        match Uuid::try_parse(text) {
+            Ok(uuid) if uuid.hyphenated().encode_lower(&mut Uuid::encode_buffer()) == text => {
+                Self::Uuid(uuid)
+            }
+            _ => Self::Text(text.into()),
+        }
+    }
+}
+
+impl PartialEq<str> for Uid {
+    fn eq(&self, text: &str) -> bool {
+        match self {
+            Self::Uuid(uuid) => uuid.hyphenated().encode_lower(&mut Uuid::encode_buffer()) == text,
+            Self::Text(own) => **own == *text,
+        }
+    }
+}
+
+impl fmt::Display for Uid {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Uuid(uuid) => write!(f, "{}", uuid.hyphenated()),
+            Self::Text(text) => f.write_str(text),
+        }
     }
 }
 
@@ -70,5 +110,28 @@ impl Controllers {
                 self.0.remove(controller);
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Uid;
+
+    #[test]
+    fn any_uid_is_kept_as_it_is() {
+        const UUID: &str = "f81d4fae-7dec-11d0-a765-00a0c91e6bf6";
+        let braced = format!("{{{UUID}}}");
+        let urn = format!("urn:uuid:{UUID}");
+        let simple = UUID.replace('-', "");
+        let upper = UUID.to_uppercase();
+        let texts = [UUID, &upper, &braced, &urn, &simple, "", "u1", "pod uid 7"];
+        for (i, text) in texts.iter().enumerate() {
+            let uid = Uid::from(*text);
+            assert_eq!(uid.to_string(), *text);
+            for (j, other) in texts.iter().enumerate() {
+                assert_eq!(uid == **other, i == j, "{text} {other}");
+            }
+        }
+        assert!(matches!(Uid::from(UUID), Uid::Uuid(_)));
     }
 }

@@ -225,7 +225,7 @@ impl Namespace {
                 replaced: None,
             };
             let evidence = self.pods.get(live.grant.pod.as_str()).is_some_and(|e| {
-                e.pod.uid == live.grant.uid && e.pod.terminating && e.pod.is_targeted()
+                e.pod.uid == *live.grant.uid && e.pod.terminating && e.pod.is_targeted()
             });
             let live = LiveGrant { ended: evidence, ..live };
             self.insert_grant(cx, id, live);
@@ -346,7 +346,7 @@ impl Namespace {
     /// Grants for an earlier pod of this name pass to the pod that has the name now, and entries
     /// without uid are bound to it.
     pub(super) fn bind_grants(&mut self, cx: &mut Context<'_>, name: &str) {
-        let Some(uid) = self.pods.get(name).map(|e| e.pod.uid.clone()) else { return };
+        let Some(uid) = self.pods.get(name).map(|e| e.pod.uid.to_string()) else { return };
         let budgets: Vec<BudgetId> =
             self.granted.get(name).into_iter().flatten().cloned().collect();
         for id in budgets {
@@ -440,7 +440,7 @@ impl Namespace {
             }
         }
         let Some(entry) = self.pods.get(pod) else { return };
-        let granted = self.count_grants(pod, &entry.pod.uid);
+        let granted = self.count_grants(pod, &entry.pod.uid.to_string());
         if granted != entry.granted && !planted!(StaleCounters) {
             self.with_pod(cx, pod, |entry| entry.granted = granted);
         }

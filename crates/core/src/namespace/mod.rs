@@ -31,6 +31,8 @@ mod writer;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 
+use smallvec::SmallVec;
+
 use crate::engine::Config;
 use crate::intern::Interner;
 use crate::io::{Command, Kind, PodReadOutcome};
@@ -53,6 +55,9 @@ use scale::ScaleEntry;
 /// Budgets are named in many places; the name is shared.
 pub(crate) type BudgetId = Arc<BudgetKey>;
 
+/// Budgets that select one pod, in reservation order: hardly ever more than two.
+pub(crate) type Covering = SmallVec<[BudgetId; 2]>;
+
 #[derive(Debug)]
 pub(crate) struct Namespace {
     name: Arc<str>,
@@ -64,7 +69,7 @@ pub(crate) struct Namespace {
     builtins: BTreeMap<String, BuiltinEntry>,
     builtin_index: SelectorIndex<String>,
     objects: Objects,
-    replicas: BTreeMap<Arc<ReplicaKey>, ReplicaEntry>,
+    replicas: BTreeMap<Arc<ReplicaKey>, Box<ReplicaEntry>>,
     dependents: BTreeMap<Dependency, BTreeSet<Arc<ReplicaKey>>>,
     scales: BTreeMap<(GroupKind, String), ScaleEntry>,
     /// Pod name to the budgets whose ledger names it.

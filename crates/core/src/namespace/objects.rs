@@ -13,16 +13,16 @@ impl Namespace {
             if group.version.is_older_than(&old.version) {
                 return;
             }
-            let same = PodGroup { version: group.version.clone(), ..old.clone() } == group;
+            let same = PodGroup { version: group.version.clone(), ..(**old).clone() } == group;
             self.count_group(&old.clone(), -1);
             self.count_group(&group, 1);
-            self.objects.groups.insert(key.clone(), group);
+            self.objects.groups.insert(key.clone(), Box::new(group));
             if same {
                 return;
             }
         } else {
             self.count_group(&group, 1);
-            self.objects.groups.insert(key.clone(), group);
+            self.objects.groups.insert(key.clone(), Box::new(group));
         }
         let changed = Dependency::PodGroup(key.1);
         self.object_changed(cx, &changed, &Kind::PodGroup(key.0), &version);
@@ -84,7 +84,7 @@ impl Namespace {
         }
         self.objects.owners.insert(key.clone(), owner);
         let kind = Kind::Owner(key.0.clone());
-        self.object_changed(cx, &Dependency::Owner(key.0, key.1), &kind, &version);
+        self.object_changed(cx, &Dependency::Owner(Box::new(key)), &kind, &version);
     }
 
     pub(crate) fn delete_owner(
@@ -96,7 +96,7 @@ impl Namespace {
     ) {
         let key = (kind.clone(), name.to_owned());
         if self.objects.owners.remove(&key).is_some() {
-            let changed = Dependency::Owner(key.0, key.1);
+            let changed = Dependency::Owner(Box::new(key));
             self.object_changed(cx, &changed, &Kind::Owner(kind.clone()), version);
         }
     }

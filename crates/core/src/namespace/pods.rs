@@ -1,11 +1,13 @@
 //! Pods and the replicas they form.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
+use litemap::LiteMap;
+
 use super::kept::KeptPod;
-use super::{BudgetId, Context, Namespace};
+use super::{BudgetId, Context, Covering, Namespace};
 use crate::io::{Command, Kind};
 use crate::model::{DisruptionTarget, ObjectKey, Phase, Pod, ResourceVersion, Scope};
 use crate::replica::{Dependency, Member, ReplicaKey, Resolution};
@@ -24,8 +26,7 @@ pub(super) struct PodEntry {
     pub(super) pod: KeptPod,
     pub(super) labels: Labels,
     pub(super) replica: Option<Arc<ReplicaKey>>,
-    /// Budgets that select it, in reservation order.
-    pub(super) budgets: Vec<BudgetId>,
+    pub(super) budgets: Covering,
     /// Live grants for this very pod, over all budgets.
     pub(super) granted: u32,
 }
@@ -38,12 +39,13 @@ impl PodEntry {
         self.pod.ready && !going && running
     }
 
-    pub(super) fn part(&self, scope: Scope) -> Part {
+    pub(super) fn part(&self, scope: Scope) -> Part<'_> {
         let live = !self.pod.is_terminal() && !self.pod.terminating;
         Part {
-            name: self.name.clone(),
-            replica: self.replica.clone(),
-            controller: self.pod.controller.clone(),
+            name: &self.name,
+            scope,
+            replica: self.replica.as_ref(),
+            controller: self.pod.controller.as_ref(),
             healthy: self.is_sound(scope) && self.granted == 0,
             unfinished: !self.pod.is_terminal(),
             live,
@@ -55,12 +57,12 @@ impl PodEntry {
 /// A replica, whichever budgets select its pods.
 #[derive(Debug)]
 pub(super) struct ReplicaEntry {
-    pub(super) members: BTreeMap<Arc<Member>, u32>,
+    pub(super) members: LiteMap<Arc<Member>, u32>,
     pub(super) names: BTreeSet<Arc<str>>,
     pub(super) resolution: Resolution,
     dependencies: Box<[Dependency]>,
     /// Budgets that select at least one of its pods, and how many.
-    pub(super) budgets: BTreeMap<BudgetId, u32>,
+    pub(super) budgets: LiteMap<BudgetId, u32>,
 }
 
 impl Namespace {
@@ -69,20 +71,21 @@ impl Namespace {
         match self.pods.get(&name) {
             // An event that comes twice or late says nothing new.
             Some(old) if pod.version.is_older_than(&old.pod.version) => return,
-            Some(old) if old.pod.uid != pod.uid => self.forget_pod(cx, &name, &pod.version),
+            Some(old) if old.pod.uid != *pod.uid => self.forget_pod(cx, &name, &pod.version),
             _ => {}
         }
         let labels = Labels::acquire(&mut self.interner, &std::mem::take(&mut pod.labels));
         let unchanged = self.pods.get(&name).is_some_and(|e| e.labels == labels);
         let old_budgets = self.take_out(&name);
         let budgets = if unchanged { old_budgets.clone() } else { self.covering(&labels) };
-        let new_key = ReplicaKey::of(&pod, cx.config.lws);
-        let (replica, member) = self.change_membership(cx, &name, Some((&pod, new_key))).unzip();
+        let controller = pod.controller.take().map(|c| self.controllers.acquire(c));
+        let new = ReplicaKey::of(&pod, cx.config.lws)
+            .map(|key| (Arc::new(key), Arc::new(Member::of(&pod, controller.clone()))));
+        let (replica, member) = self.change_membership(cx, &name, new).unzip();
         let version = pod.version.clone();
         if pod.terminating && pod.is_targeted() {
             self.mark_evidence(cx, &name, &pod.uid, &version);
         }
-        let controller = pod.controller.take().map(|c| self.controllers.acquire(c));
         let entry = PodEntry {
             name: name.clone(),
             granted: self.count_grants(&name, &pod.uid),
@@ -108,7 +111,7 @@ impl Namespace {
     pub(crate) fn delete_pod(&mut self, cx: &mut Context<'_>, last: &Pod) {
         let name: Arc<str> = last.key.name.as_str().into();
         match self.pods.get(&name) {
-            Some(entry) if entry.pod.uid == last.uid => {}
+            Some(entry) if entry.pod.uid == *last.uid => {}
             // Already gone, or already replaced.
             _ => return,
         }
@@ -128,7 +131,7 @@ impl Namespace {
     ) {
         let budgets = self.take_out(name);
         let pod = self.pods.get(name).map(|e| &e.pod).filter(|pod| pod.is_targeted());
-        if let Some((uid, version)) = pod.map(|pod| (pod.uid.clone(), pod.version.clone())) {
+        if let Some((uid, version)) = pod.map(|pod| (pod.uid.to_string(), pod.version.clone())) {
             self.mark_evidence(cx, name, &uid, &version);
         }
         self.change_membership(cx, name, None);
@@ -179,13 +182,13 @@ impl Namespace {
     }
 
     /// Budgets whose selector matches, in reservation order.
-    pub(super) fn covering(&self, labels: &Labels) -> Vec<BudgetId> {
+    pub(super) fn covering(&self, labels: &Labels) -> Covering {
         let matches = |id: &&BudgetId| {
             self.budgets.get(*id).is_some_and(|b| {
                 b.selector.as_ref().is_ok_and(|s| s.as_ref().is_some_and(|s| s.matches(labels)))
             })
         };
-        let mut budgets: Vec<BudgetId> =
+        let mut budgets: Covering =
             self.budget_index.candidates(labels).filter(matches).cloned().collect();
         budgets.sort_unstable();
         // Kept with every pod.
@@ -197,7 +200,7 @@ impl Namespace {
     pub(super) fn select(&mut self, budget: &BudgetId, name: &Arc<str>, selected: bool) {
         self.take_out(name);
         if let Some(entry) = self.pods.get_mut(name) {
-            entry.budgets.retain(|id| id != budget);
+            entry.budgets.retain(|id| *id != *budget);
             if selected {
                 entry.budgets.push(budget.clone());
                 entry.budgets.sort_unstable();
@@ -215,8 +218,8 @@ impl Namespace {
     }
 
     /// Take the pod's part out of every budget that selects it.
-    fn take_out(&mut self, name: &str) -> Vec<BudgetId> {
-        let Some(entry) = self.pods.get(name) else { return Vec::new() };
+    fn take_out(&mut self, name: &str) -> Covering {
+        let Some(entry) = self.pods.get(name) else { return Covering::new() };
         let replica = entry.replica.as_ref().and_then(|key| self.replicas.get_mut(key));
         let resolution = replica.as_ref().map(|r| &r.resolution);
         for id in &entry.budgets {
@@ -261,11 +264,10 @@ impl Namespace {
         &mut self,
         cx: &mut Context<'_>,
         name: &Arc<str>,
-        new: Option<(&Pod, Option<ReplicaKey>)>,
+        new: Option<(Arc<ReplicaKey>, Arc<Member>)>,
     ) -> Option<(Arc<ReplicaKey>, Arc<Member>)> {
         let old = self.pods.get(name);
         let old = old.and_then(|e| Some((e.replica.clone()?, e.pod.member.clone()?)));
-        let new = new.and_then(|(pod, key)| Some((Arc::new(key?), Arc::new(Member::of(pod)))));
         if old == new {
             return old;
         }
@@ -284,10 +286,11 @@ impl Namespace {
         }
         let new = new.map(|(key, member)| {
             let key = self.replicas.get_key_value(&key).map_or(key, |(shared, _)| shared.clone());
-            let replica = self.replicas.entry(key.clone()).or_insert_with(ReplicaEntry::new);
+            let replica = self.replicas.entry(key.clone()).or_default();
             replica.names.insert(name.clone());
-            let shared = replica.members.get_key_value(&member).map(|(shared, _)| shared.clone());
-            let member = shared.unwrap_or(member);
+            let shared = replica.members.find_index(&member).ok();
+            let shared = shared.and_then(|i| replica.members.get_indexed(i));
+            let member = shared.map_or(member, |(shared, _)| shared.clone());
             *replica.members.entry(member.clone()).or_insert(0) += 1;
             changed.insert(key.clone());
             (key, member)
@@ -350,13 +353,13 @@ impl Namespace {
         let Some(entry) = self.pods.get(name) else { return };
         if let Some(target) = stale_target_candidate(&entry.pod) {
             let at = (target.since + STALE_TARGET_AFTER).max(cx.now);
-            let due = Due::StaleTarget { pod: name.clone(), uid: entry.pod.uid.clone() };
+            let due = Due::StaleTarget { pod: name.clone(), uid: entry.pod.uid.to_string() };
             cx.timers.at(at, &self.name, due);
         }
     }
 
     pub(super) fn clear_stale_target(&mut self, cx: &mut Context<'_>, name: &Arc<str>, uid: &str) {
-        let Some(entry) = self.pods.get(name).filter(|e| e.pod.uid == uid) else { return };
+        let Some(entry) = self.pods.get(name).filter(|e| e.pod.uid == *uid) else { return };
         let Some(target) = stale_target_candidate(&entry.pod) else { return };
         if target.since + STALE_TARGET_AFTER > cx.now {
             return;
@@ -372,11 +375,11 @@ impl Namespace {
     }
 }
 
-impl ReplicaEntry {
-    fn new() -> Self {
+impl Default for ReplicaEntry {
+    fn default() -> Self {
         use crate::replica::MinCount;
         Self {
-            members: BTreeMap::new(),
+            members: LiteMap::new(),
             names: BTreeSet::new(),
             resolution: Resolution {
                 min: MinCount::Unresolved(String::new()),
@@ -387,7 +390,7 @@ impl ReplicaEntry {
                 label: String::new(),
             },
             dependencies: Box::default(),
-            budgets: BTreeMap::new(),
+            budgets: LiteMap::new(),
         }
     }
 }

@@ -15,7 +15,7 @@ use super::kept::KeptPod;
 use super::ledger::GRANT_EXPIRES;
 use super::pods::PodEntry;
 use super::writer::Op;
-use super::{BudgetId, Context, Namespace, ReadPurpose};
+use super::{BudgetId, Context, Covering, Namespace, ReadPurpose};
 use crate::io::{Command, Eviction, PodReadOutcome};
 use crate::model::{BudgetKey, Phase, Pod};
 use crate::timer::Due;
@@ -51,7 +51,7 @@ pub(super) enum Stage {
 #[derive(Debug)]
 pub(super) struct Reserving {
     /// Covering budgets in reservation order, and which one is next.
-    pub(super) budgets: Vec<BudgetId>,
+    pub(super) budgets: Covering,
     pub(super) next: usize,
     pub(super) uid: String,
     /// A pod that a live read showed to be Pending passes without being asked about.
@@ -90,7 +90,7 @@ impl Namespace {
         let Some(request) = self.requests.get_mut(id) else { return };
         let eviction = &request.eviction;
         let enough = self.pods.get(eviction.pod.name.as_str()).is_some_and(|entry| {
-            let same = eviction.uid.as_ref().is_none_or(|uid| *uid == entry.pod.uid);
+            let same = eviction.uid.as_ref().is_none_or(|uid| entry.pod.uid == **uid);
             same && is_running(&entry.pod)
         });
         if enough {
@@ -128,7 +128,7 @@ impl Namespace {
             return self.reserve_pending(cx, id, pod);
         }
         let caught_up = self.pods.get(pod.key.name.as_str()).is_some_and(|entry| {
-            entry.pod.uid == pod.uid && !entry.pod.version.is_older_than(&pod.version)
+            entry.pod.uid == *pod.uid && !entry.pod.version.is_older_than(&pod.version)
         });
         if caught_up {
             // By the cache, unless that shows by now that it is on its way out.
@@ -151,7 +151,7 @@ impl Namespace {
         let Some(request) = self.requests.get_mut(id) else { return };
         let name = request.eviction.pod.name.clone();
         let Some(entry) = self.pods.get(name.as_str()) else { return };
-        request.uid = Some(entry.pod.uid.clone());
+        request.uid = Some(entry.pod.uid.to_string());
         let covering = entry.budgets.clone();
         // Every one is asked, so that all lists that are needed are asked for at once.
         let behind = covering.iter().filter(|budget| !self.is_current(cx, budget)).count();
@@ -183,10 +183,9 @@ impl Namespace {
             return self.deny(cx, id, denial);
         }
         let reserving = Reserving {
-            budgets: covering[..if planted!(FirstBudgetOnly) { 1 } else { covering.len() }]
-                .to_vec(),
+            budgets: covering[..if planted!(FirstBudgetOnly) { 1 } else { covering.len() }].into(),
             next: 0,
-            uid: pod.pod.uid.clone(),
+            uid: pod.pod.uid.to_string(),
             pending: None,
             in_flight: false,
         };

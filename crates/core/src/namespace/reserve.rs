@@ -81,7 +81,7 @@ impl Namespace {
             // An older state in the cache is none to go by.
             let newer = entry.filter(|e| !e.pod.version.is_older_than(&pod.version));
             let moved_on = newer.is_some_and(|e| {
-                e.pod.uid != pod.uid || e.pod.phase != Phase::Pending || e.pod.terminating
+                e.pod.uid != *pod.uid || e.pod.phase != Phase::Pending || e.pod.terminating
             });
             if moved_on {
                 self.restart(cx, id);
@@ -92,7 +92,7 @@ impl Namespace {
             let replica = ReplicaKey::of(pod, cx.config.lws).map(|key| key.to_string());
             (cost, known, replica.unwrap_or_default(), pod.uid.clone())
         } else {
-            let Some(entry) = entry.filter(|e| e.pod.uid == reserving.uid && is_running(&e.pod))
+            let Some(entry) = entry.filter(|e| e.pod.uid == *reserving.uid && is_running(&e.pod))
             else {
                 self.restart(cx, id);
                 return Turn::Done;
@@ -112,7 +112,7 @@ impl Namespace {
                     return Turn::Done;
                 }
             };
-            (cost, renewal, self.replica_label(entry), entry.pod.uid.clone())
+            (cost, renewal, self.replica_label(entry), entry.pod.uid.to_string())
         };
         // What is renewed may stand for an earlier request, which is complete without those that came to
         // cover the pod since; and this one without those that ceased to.

@@ -3,6 +3,8 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use litemap::LiteMap;
+
 use super::Namespace;
 use crate::replica::{Member, ReplicaKey};
 use crate::tally::Tally;
@@ -10,9 +12,9 @@ use crate::tally::Tally;
 impl Namespace {
     /// Recompute every counter from the pods and panic where it differs from the one kept.
     pub(crate) fn verify(&self) {
-        let mut members: BTreeMap<Arc<ReplicaKey>, BTreeMap<Arc<Member>, u32>> = BTreeMap::new();
+        let mut members: BTreeMap<Arc<ReplicaKey>, LiteMap<Arc<Member>, u32>> = BTreeMap::new();
         for entry in self.pods.values() {
-            let granted = self.count_grants(&entry.name, &entry.pod.uid);
+            let granted = self.count_grants(&entry.name, &entry.pod.uid.to_string());
             assert_eq!(entry.granted, granted, "grants of pod {}", entry.name);
             assert_eq!(
                 entry.budgets,

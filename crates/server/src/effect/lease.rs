@@ -71,8 +71,8 @@ fn manifest(record: &Record, now: Timestamp) -> Value {
         },
     });
     // The precondition: without them the write would be unconditional.
-    if !record.version.0.is_empty() {
-        lease["metadata"]["resourceVersion"] = json!(record.version.0);
+    if !record.version.is_empty() {
+        lease["metadata"]["resourceVersion"] = json!(record.version.to_string());
         lease["metadata"]["uid"] = json!(record.uid);
     }
     if !record.holder.is_empty() {
@@ -112,7 +112,7 @@ struct Spec {
 impl From<Lease> for Record {
     fn from(lease: Lease) -> Self {
         Self {
-            version: ResourceVersion(lease.metadata.resource_version),
+            version: lease.metadata.resource_version.as_str().into(),
             uid: lease.metadata.uid,
             holder: lease.spec.holder_identity.unwrap_or_default(),
             acquired: lease.spec.acquire_time.into(),

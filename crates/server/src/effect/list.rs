@@ -48,6 +48,6 @@ async fn list(
             Err(error) => return Ok(SnapshotOutcome::Failed(error.to_string())),
         }
     }
-    let version = ResourceVersion(page.metadata.resource_version);
+    let version = ResourceVersion::from(page.metadata.resource_version.as_str());
     Ok(SnapshotOutcome::Listed { version, objects })
 }

@@ -167,7 +167,10 @@ impl Watcher {
     }
 
     /// The version to watch from, or why the list could not be completed.
-    async fn list(&mut self, resource: &Resource) -> Result<Result<String, String>, Stopped> {
+    async fn list(
+        &mut self,
+        resource: &Resource,
+    ) -> Result<Result<ResourceVersion, String>, Stopped> {
         self.input(Input::ListBegan(self.kind.clone())).await?;
         let mut token = String::new();
         loop {
@@ -187,10 +190,9 @@ impl Watcher {
                 self.input(input).await?;
             }
             if page.metadata.r#continue.is_empty() {
-                let version = page.metadata.resource_version;
-                let reached = ResourceVersion(version.clone());
-                self.input(Input::ListEnded(self.kind.clone(), reached)).await?;
-                tracing::debug!(kind = %self.label, version, "listed");
+                let version = ResourceVersion::from(page.metadata.resource_version.as_str());
+                self.input(Input::ListEnded(self.kind.clone(), version.clone())).await?;
+                tracing::debug!(kind = %self.label, %version, "listed");
                 return Ok(Ok(version));
             }
             token = page.metadata.r#continue;
@@ -201,7 +203,7 @@ impl Watcher {
     async fn follow(
         &mut self,
         resource: &Resource,
-        mut version: String,
+        mut version: ResourceVersion,
     ) -> Result<String, Stopped> {
         loop {
             let opened = Instant::now();
@@ -226,7 +228,11 @@ impl Watcher {
         }
     }
 
-    async fn watch(&mut self, resource: &Resource, version: &mut String) -> Result<Ended, Stopped> {
+    async fn watch(
+        &mut self,
+        resource: &Resource,
+        version: &mut ResourceVersion,
+    ) -> Result<Ended, Stopped> {
         let path = format!(
             "{}?watch=1&allowWatchBookmarks=true&timeoutSeconds={WATCH_SECONDS}&resourceVersion={version}",
             resource.path()
@@ -266,7 +272,11 @@ impl Watcher {
         }
     }
 
-    async fn event(&mut self, line: &[u8], version: &mut String) -> Result<Option<Ended>, Stopped> {
+    async fn event(
+        &mut self,
+        line: &[u8],
+        version: &mut ResourceVersion,
+    ) -> Result<Option<Ended>, Stopped> {
         let event: Event<'_> = match serde_json::from_slice(line) {
             Ok(event) => event,
             // The connection was cut in the middle of a line.
@@ -282,14 +292,14 @@ impl Watcher {
             }
             EventKind::Bookmark => {
                 if let Ok(bookmark) = serde_json::from_str::<Unread>(event.object.get()) {
-                    advance(version, &bookmark.metadata.resource_version);
+                    advance(version, &bookmark.metadata.resource_version.as_str().into());
                 }
             }
             EventKind::Added | EventKind::Modified | EventKind::Deleted => {
                 let deleted = matches!(event.kind, EventKind::Deleted);
                 let input = match self.decode(event.object) {
                     Ok(decoded) => {
-                        advance(version, &version_of(&decoded).0);
+                        advance(version, version_of(&decoded));
                         if deleted { decoded.deleted() } else { decoded.applied() }
                     }
                     // The engine may know it from a state that could be read; the list will not
@@ -364,9 +374,9 @@ async fn next_line(
     }
 }
 
-fn advance(version: &mut String, to: &str) {
+fn advance(version: &mut ResourceVersion, to: &ResourceVersion) {
     if !to.is_empty() {
-        to.clone_into(version);
+        version.clone_from(to);
     }
 }
 

@@ -78,7 +78,7 @@ impl Run {
     fn use_lease(&mut self, command: LeaseCommand) -> LeaseInput {
         let stored = self.lease.as_ref().map(|record| record.version.clone());
         let version = |stored: Option<ResourceVersion>| {
-            let stored = stored.map_or(0, |v| v.0.parse::<u64>().expect("a number"));
+            let stored = stored.map_or(0, |v| v.to_string().parse::<u64>().expect("a number"));
             ResourceVersion::from(stored + 1)
         };
         match command {
