@@ -4,3 +4,4 @@
 
 pub mod protobuf;
 pub mod strategic;
+pub mod table;
