@@ -5,3 +5,4 @@
 pub mod protobuf;
 pub mod strategic;
 pub mod table;
+pub mod validate;
