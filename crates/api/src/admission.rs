@@ -76,6 +76,7 @@ impl EvictionReview {
             uid: self.precondition_uid,
             requester: self.requester,
             dry_run: self.dry_run,
+            by_name: false,
             deadline,
         }
     }

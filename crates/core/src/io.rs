@@ -153,6 +153,9 @@ pub struct Eviction {
     pub uid: Option<String>,
     pub requester: String,
     pub dry_run: bool,
+    /// The API server has just seen the pod running and will delete whatever has its name by then, as
+    /// it does in native mode: a pod that turns out to be gone or going is asked about again.
+    pub by_name: bool,
     /// The engine answers by this time at the latest, with a denial if it must.
     pub deadline: Timestamp,
 }

@@ -116,6 +116,7 @@ impl InstanceMut<'_> {
             uid: None,
             requester: "test-client".to_owned(),
             dry_run: false,
+            by_name: false,
             deadline: self.now() + ANSWER_WITHIN,
         }
     }

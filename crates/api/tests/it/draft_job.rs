@@ -70,6 +70,7 @@ fn evict_one_of(reference: impl Fn(usize) -> Value) -> (Verdict, BudgetStatus) {
         uid: None,
         requester: "drainer".into(),
         dry_run: false,
+        by_name: false,
         deadline,
     }));
     let status = cluster.budget.map(|budget| budget.status).unwrap_or_default();

@@ -84,6 +84,7 @@ impl Cluster {
             uid: None,
             requester: "drainer".to_owned(),
             dry_run: true,
+            by_name: false,
             deadline: self.now + Duration::from_secs(9),
         })
     }

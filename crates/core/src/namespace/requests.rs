@@ -24,6 +24,9 @@ use crate::verdict::{AllowReason, Allowed, Denial, DenyReason, Verdict};
 /// Longest text kept of who asked.
 const REQUESTER_BYTES_MAX: usize = 128;
 
+/// To an eviction by name. A successor could be there when it lands, and nothing would be recorded of it.
+const ENDED: &str = "the pod ended a moment ago; try again to see that it is gone";
+
 #[derive(Debug)]
 pub(super) struct Request {
     pub(super) eviction: Eviction,
@@ -108,6 +111,9 @@ impl Namespace {
         let Some(request) = self.requests.get_mut(id) else { return };
         let pod = match outcome {
             PodReadOutcome::Found(pod) => pod,
+            PodReadOutcome::NotFound if request.eviction.by_name => {
+                return self.deny(cx, id, refuse(DenyReason::BeingProcessed, ENDED));
+            }
             PodReadOutcome::NotFound => {
                 request.uid = None;
                 return self.allow(cx, id, AllowReason::PodGone);
@@ -122,6 +128,9 @@ impl Namespace {
             return self.allow(cx, id, AllowReason::UidMismatch);
         }
         if pod.terminating || pod.is_terminal() {
+            if request.eviction.by_name {
+                return self.deny(cx, id, refuse(DenyReason::BeingProcessed, ENDED));
+            }
             return self.allow(cx, id, AllowReason::PodEnded);
         }
         if pod.phase == Phase::Pending {

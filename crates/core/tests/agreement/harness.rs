@@ -129,6 +129,7 @@ impl Harness {
             uid: None,
             requester: "drain".to_owned(),
             dry_run,
+            by_name: false,
             deadline: self.now + Duration::from_secs(5),
         };
         let covering = self.covering(pod);

@@ -247,6 +247,7 @@ fn not_synced() {
         uid: None,
         requester: "drain".to_owned(),
         dry_run: false,
+        by_name: false,
         deadline: START + Duration::from_secs(5),
     };
     engine.handle(START, Input::Evict(eviction));

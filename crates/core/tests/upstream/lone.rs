@@ -236,6 +236,7 @@ impl Lone {
             uid: None,
             requester: "drain".to_owned(),
             dry_run: false,
+            by_name: false,
             deadline: self.now + Duration::from_secs(5),
         };
         change(&mut eviction);
