@@ -11,6 +11,30 @@ use crate::client::Client;
 pub const HOW_TO_RUN: &str = "`cargo xtask test` runs them on a control plane of their own, \
     `cargo xtask test --kubeconfig FILE` on a cluster that runs already";
 
+/// How Holdfast stands in front of the Eviction API.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Mode {
+    Webhook,
+    Native,
+}
+
+impl Mode {
+    pub fn flag(self) -> &'static str {
+        match self {
+            Self::Webhook => "webhook",
+            Self::Native => "native",
+        }
+    }
+
+    /// Of budgets.
+    pub fn api_version(self) -> &'static str {
+        match self {
+            Self::Webhook => "policy.holdfast.dev/v1",
+            Self::Native => "policy/v1",
+        }
+    }
+}
+
 #[derive(Debug)]
 pub struct Fixture {
     /// Everything.
@@ -22,8 +46,9 @@ pub struct Fixture {
     /// Installs and runs Holdfast.
     pub holdfast_kubeconfig: PathBuf,
     pub kubectl: PathBuf,
-    /// The program under test.
+    /// The program under test, and the mode it is tested in.
     pub holdfast: PathBuf,
+    pub mode: Mode,
     /// Logs and the files of processes.
     pub dir: PathBuf,
 }
@@ -50,6 +75,7 @@ pub fn set_up() -> Result<(), String> {
 const LOCALKUBE_DIR: &str = "HOLDFAST_LOCALKUBE_DIR";
 const KUBECONFIG: &str = "HOLDFAST_E2E_KUBECONFIG";
 const BIN: &str = "HOLDFAST_BIN";
+const NATIVE: &str = "HOLDFAST_E2E_NATIVE";
 
 impl Fixture {
     fn from_env() -> Result<Self, String> {
@@ -88,6 +114,7 @@ impl Fixture {
             // xtask puts localkube's on PATH.
             kubectl: PathBuf::from("kubectl"),
             holdfast,
+            mode: if env::var_os(NATIVE).is_some() { Mode::Native } else { Mode::Webhook },
             dir,
         })
     }

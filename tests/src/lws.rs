@@ -137,7 +137,7 @@ impl<'w> Set<'w> {
     #[track_caller]
     pub fn watch(&self) -> History {
         let world = self.world;
-        let budgets = world.path("apis/policy.holdfast.dev/v1", "poddisruptionbudgets", "");
+        let budgets = world.budget_path("");
         let paths = [world.path("api/v1", "pods", ""), budgets, world.path(API, SETS, "")];
         History::of(&world.admin, &paths)
     }

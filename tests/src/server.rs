@@ -156,7 +156,7 @@ pub fn serve(fixture: &Fixture) -> Command {
         .arg("serve")
         .arg("--kubeconfig")
         .arg(&fixture.holdfast_kubeconfig)
-        .args(["--mode", "webhook"])
+        .args(["--mode", fixture.mode.flag()])
         .args(["--listen", "127.0.0.1:0", "--metrics-listen", "127.0.0.1:0"])
         .args(["--log-format", "json"])
         .env("RUST_BACKTRACE", "1");
@@ -167,7 +167,7 @@ pub fn serve(fixture: &Fixture) -> Command {
 pub fn uninstall() -> Result<String, String> {
     let fixture = fixture();
     let output = Command::new(&fixture.holdfast)
-        .args(["uninstall", "--delete-budgets", "--kubeconfig"])
+        .args(["uninstall", "--delete-budgets", "--allow-scope-loss", "--kubeconfig"])
         .arg(&fixture.admin_kubeconfig)
         .output()
         .map_err(|e| format!("start holdfast uninstall: {e}"))?;

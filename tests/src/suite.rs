@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use libtest_mimic::{Arguments, Completion, Trial};
 
-use crate::fixture::{self, HOW_TO_RUN, fixture};
+use crate::fixture::{self, HOW_TO_RUN, Mode, fixture};
 
 /// A test's name and what it needs.
 #[derive(Clone, Copy, Debug)]
@@ -19,6 +19,8 @@ pub struct Test {
     pub needs_lws: bool,
     /// Takes minutes.
     pub long: bool,
+    /// Why it says nothing about native mode.
+    pub not_native: Option<&'static str>,
 }
 
 /// `tests![drain::this, drain::that]`: functions by their paths, which are their names.
@@ -31,6 +33,7 @@ macro_rules! tests {
             needs_nodes: true,
             needs_lws: false,
             long: false,
+            not_native: None,
         }),*]
     };
 }
@@ -45,6 +48,12 @@ impl Test {
     #[must_use]
     pub fn with_lws(mut self) -> Self {
         self.needs_lws = true;
+        self
+    }
+
+    #[must_use]
+    pub fn not_native(mut self, why: &'static str) -> Self {
+        self.not_native = Some(why);
         self
     }
 
@@ -120,6 +129,9 @@ fn trial(test: Test, cluster: Cluster, full: bool, times: Times) -> Trial {
         }
         if test.needs_lws && !cluster.runs_lws {
             return Ok(Completion::ignored_with("LeaderWorkerSet is not installed here"));
+        }
+        if let (Some(why), Mode::Native) = (test.not_native, fixture().mode) {
+            return Ok(Completion::ignored_with(why));
         }
         let began = Instant::now();
         (test.run)();

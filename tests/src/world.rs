@@ -13,7 +13,6 @@ use crate::pod::{FINALIZER, Pod};
 use crate::truth::{self, MinCounts, Observer};
 use crate::wait::{until, until_within};
 
-const BUDGETS: &str = "apis/policy.holdfast.dev/v1";
 const GROUPS: &str = "apis/scheduling.k8s.io/v1beta1";
 
 /// Removed when dropped.
@@ -168,38 +167,44 @@ impl World {
             spec["selector"] = json!({"matchLabels": {"app": "job"}});
         }
         let manifest = json!({
-            "apiVersion": "policy.holdfast.dev/v1",
+            "apiVersion": fixture().mode.api_version(),
             "kind": "PodDisruptionBudget",
             "metadata": {"name": name},
             "spec": spec,
         });
-        self.admin.post(&self.path(BUDGETS, "poddisruptionbudgets", ""), &manifest)
+        self.admin.post(&self.budget_path(""), &manifest)
+    }
+
+    /// Of one budget, or of all if it has no name.
+    pub fn budget_path(&self, name: &str) -> String {
+        let group = format!("apis/{}", fixture().mode.api_version());
+        self.path(&group, "poddisruptionbudgets", name)
     }
 
     /// A merge patch of the spec, not waiting for anything.
     #[track_caller]
     pub fn edit_budget(&self, name: &str, spec: &Value) {
-        let path = self.path(BUDGETS, "poddisruptionbudgets", name);
+        let path = self.budget_path(name);
         let _ = self.admin.patch(&path, &json!({"spec": spec})).ok();
     }
 
     #[track_caller]
     pub fn annotate_budget(&self, name: &str, key: &str, value: &str) {
-        let path = self.path(BUDGETS, "poddisruptionbudgets", name);
+        let path = self.budget_path(name);
         let patch = json!({"metadata": {"annotations": {key: value}}});
         let _ = self.admin.patch(&path, &patch).ok();
     }
 
     #[track_caller]
     pub fn status(&self, budget: &str) -> Value {
-        let path = self.path(BUDGETS, "poddisruptionbudgets", budget);
+        let path = self.budget_path(budget);
         self.admin.get(&path).ok().body["status"].take()
     }
 
     /// Waits until the status is of the current spec and as wanted.
     #[track_caller]
     pub fn wait_status(&self, budget: &str, what: &str, is: impl Fn(&Value) -> bool) -> Value {
-        let path = self.path(BUDGETS, "poddisruptionbudgets", budget);
+        let path = self.budget_path(budget);
         until(&format!("the status of budget {budget} {what}"), || {
             let mut object = self.admin.get(&path).ok().body;
             let processed =

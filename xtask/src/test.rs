@@ -3,6 +3,7 @@
 //! ```text
 //! fmt  clippy  unit  planted   each for itself
 //! build -> localkube -> honest -> e2e -> outage -> instances -> down   the first that fails ends the row, but for down
+//!       -> localkube -> e2e -> native -> down                         in native mode
 //!       -> localkube -> overload -> down                              on a control plane that serves few at a time
 //! release -> simulate, page                                           with --full: a large drain, and a browser
 //! ```
@@ -14,6 +15,7 @@ mod simulate;
 mod summary;
 
 use std::{
+    collections::BTreeSet,
     env,
     ffi::OsString,
     fs,
@@ -57,6 +59,9 @@ enum Stage {
 
 /// Programs of their own, because what one does to Holdfast would disturb the others.
 const USUAL: [&str; 4] = ["honest", "e2e", "outage", "instances"];
+
+/// With Holdfast in native mode.
+const NATIVE: [&str; 2] = ["e2e", "native"];
 
 /// Runs the stages and prints what became of them: whether all passed.
 pub fn run(args: &Args) -> Result<bool> {
@@ -130,7 +135,8 @@ impl Test<'_> {
         // features, and these would be compiled anew.
         let program = ["build", "--workspace", "--bin", "holdfast"];
         let mut tests = vec!["test", "--workspace", "--no-run", "--test=overload"];
-        tests.extend(USUAL.iter().flat_map(|name| ["--test", name]));
+        let programs: BTreeSet<&str> = USUAL.into_iter().chain(NATIVE).collect();
+        tests.extend(programs.iter().flat_map(|name| ["--test", name]));
         self.cargo("build", &program, &[]) && self.cargo("build tests", &tests, &[])
     }
 
@@ -150,6 +156,9 @@ impl Test<'_> {
         let _lock = lock(&dir)?;
         let usual = Options { lws: true, ..Options::default() };
         self.row(&dir, &usual, &USUAL, &environment);
+        let mut native = environment.clone();
+        native.push(("HOLDFAST_E2E_NATIVE", "1".into()));
+        self.row(&dir, &usual, &NATIVE, &native);
         let flags = ["--max-requests-inflight=20", "--max-mutating-requests-inflight=20"];
         let scarce = Options { lws: false, apiserver_flags: flags.map(str::to_owned).into() };
         self.row(&dir, &scarce, &["overload"], &environment);

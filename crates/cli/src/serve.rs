@@ -39,6 +39,10 @@ pub struct Args {
     /// and PriorityLevelConfiguration, and when ready the webhook
     #[arg(long, env = "HOLDFAST_INSTALL")]
     install: bool,
+    /// With --mode native --install: take over policy/v1 although webhooks, admission policies or
+    /// quotas that name its budgets will no longer see them
+    #[arg(long, env = "HOLDFAST_ACCEPT_BYPASS")]
+    accept_bypass: bool,
     /// Address of the webhook, over TLS; port 0 takes a free one
     #[arg(long, default_value = "127.0.0.1:9443", env = "HOLDFAST_LISTEN", value_name = "IP:PORT")]
     listen: SocketAddr,
@@ -84,10 +88,12 @@ pub struct Args {
     logging: LogArgs,
 }
 
-#[derive(Clone, Copy, Debug, ValueEnum)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 enum Mode {
-    /// An admission webhook on pods/eviction
+    /// An admission webhook on pods/eviction; budgets are of policy.holdfast.dev/v1
     Webhook,
+    /// Serve policy/v1 itself: budgets are the PodDisruptionBudgets that every tool knows
+    Native,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -117,13 +123,16 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
 }
 
 fn options(args: &Args) -> ServeOptions {
-    let Mode::Webhook = args.mode;
     let multi_pod_pdbs =
         args.feature_gates.iter().map(|Gate::MultiPodPdbs(on)| *on).next_back().unwrap_or(true);
     ServeOptions {
         cluster: ClusterOptions {
             kubeconfig: args.kubeconfig.clone(),
             context: args.context.clone(),
+        },
+        mode: match args.mode {
+            Mode::Webhook => holdfast_server::Mode::Webhook,
+            Mode::Native => holdfast_server::Mode::Native { accept_bypass: args.accept_bypass },
         },
         install: args.install,
         listen: args.listen,
@@ -227,6 +236,6 @@ mod tests {
             parse(&["--feature-gates", "MultiPodPDB=false"]).unwrap_err().contains("unknown gate")
         );
         assert!(parse(&["--feature-gates", "MultiPodPDBs"]).unwrap_err().contains("NAME=true"));
-        assert!(parse(&["--mode", "native"]).unwrap_err().contains("possible values: webhook"));
+        assert!(parse(&["--mode", "other"]).unwrap_err().contains("possible values: webhook"));
     }
 }

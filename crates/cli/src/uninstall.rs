@@ -25,6 +25,9 @@ pub struct Args {
     /// Also delete the CustomResourceDefinition if there are budgets, and with it every one of them
     #[arg(long)]
     delete_budgets: bool,
+    /// From native mode: give policy/v1 back although budgets that count replicas will count pods
+    #[arg(long)]
+    allow_scope_loss: bool,
 }
 
 pub fn run(args: &Args) -> anyhow::Result<()> {
@@ -34,11 +37,13 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
             context: args.context.clone(),
         },
         delete_budgets: args.delete_budgets,
+        allow_scope_loss: args.allow_scope_loss,
     };
     let mut kept = false;
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     runtime.block_on(holdfast_server::uninstall(&options, |removal| match removal {
         Removal::Removed(object) => println!("removed {object}"),
+        Removal::Progress(step) => println!("{step}"),
         Removal::NotThere(object) => println!("absent {object}"),
         Removal::Kept { object, why } => {
             kept |= object.starts_with("customresourcedefinition");

@@ -90,6 +90,15 @@ impl ApiClient {
         in_time(TIMEOUT, opening).await
     }
 
+    /// A request made elsewhere; the answer's body is still to be read.
+    pub async fn send(&self, request: Request<Vec<u8>>) -> Result<Response<Body>, NoAnswer> {
+        let sending = async {
+            let request = request.map(Body::from);
+            self.client.send(request).await.map_err(|e| NoAnswer(describe(&e)))
+        };
+        in_time(LIST_TIMEOUT, sending).await
+    }
+
     async fn call(
         &self,
         method: Method,
@@ -176,7 +185,7 @@ fn json(body: &impl Serialize) -> Result<Vec<u8>, NoAnswer> {
     serde_json::to_vec(body).map_err(|e| NoAnswer(format!("cannot encode the request: {e}")))
 }
 
-async fn read(response: Response<Body>) -> Result<Answer, NoAnswer> {
+pub async fn read(response: Response<Body>) -> Result<Answer, NoAnswer> {
     let code = response.status();
     let body = response.into_body().collect().await.map_err(|e| NoAnswer(describe(&e)))?;
     Ok(Answer { code, body: body.to_bytes().to_vec() })

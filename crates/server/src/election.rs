@@ -1,6 +1,5 @@
 //! Which instance does the housekeeping: the election of the core, on a real Lease.
 
-use std::fmt::Write as _;
 use std::future::Future;
 use std::pin::Pin;
 use std::time::Duration;
@@ -15,6 +14,7 @@ use crate::clock::Clock;
 use crate::effect::lease;
 use crate::error::Error;
 use crate::metrics::Metrics;
+use crate::random;
 
 /// How often to look at the clock: a leader that cannot renew knows by it alone that it leads no more.
 const LOOK: Duration = Duration::from_millis(250);
@@ -149,26 +149,6 @@ async fn answered(pending: &mut Option<Pending>) -> Result<LeaseInput, String> {
 
 /// The host for people, and random digits because a process that starts again is another one.
 fn identity() -> Result<String, Error> {
-    let mut random = [0; 8];
-    let provider = rustls::crypto::ring::default_provider();
-    let filled = provider.secure_random.fill(&mut random);
-    filled.map_err(|_| Error::Internal("the system gives no random numbers".to_owned()))?;
     let system = rustix::system::uname();
-    let mut identity = system.nodename().to_string_lossy().into_owned();
-    identity.push('_');
-    for byte in random {
-        // Writing into a String does not fail.
-        let _ = write!(identity, "{byte:02x}");
-    }
-    Ok(identity)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::identity;
-
-    #[test]
-    fn no_two_processes_have_the_same_identity() {
-        assert_ne!(identity().unwrap(), identity().unwrap());
-    }
+    Ok(format!("{}_{}", system.nodename().to_string_lossy(), random::hex()?))
 }

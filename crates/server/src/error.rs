@@ -20,6 +20,8 @@ pub enum Error {
     MissingRights(Vec<String>),
     #[error("Holdfast is not installed on this cluster: missing {}", .0.join(", "))]
     NotInstalled(Vec<String>),
+    #[error("native mode cannot be changed here:\n{}", .0.iter().map(|one| format!("  - {one}")).collect::<Vec<_>>().join("\n"))]
+    Obstacles(Vec<String>),
     #[error("cannot listen on {address}: {reason}")]
     Listen { address: SocketAddr, reason: String },
     #[error("cannot make a certificate: {0}")]
@@ -44,7 +46,8 @@ impl Error {
                 "installing needs rights on CustomResourceDefinitions, ClusterRoles and their \
                  bindings, FlowSchemas, PriorityLevelConfigurations and webhook configurations"
             }
-            Self::Unauthorized(_)
+            Self::Obstacles(_)
+            | Self::Unauthorized(_)
             | Self::Certificate(_)
             | Self::ReadyFile { .. }
             | Self::Internal(_) => return None,

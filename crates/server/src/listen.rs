@@ -4,15 +4,16 @@ use std::net::SocketAddr;
 use std::pin::pin;
 use std::time::Duration;
 
-use axum::Router;
 use axum::extract::State;
 use axum::http::{HeaderValue, header};
 use axum::middleware::map_response_with_state;
 use axum::response::Response;
+use axum::{Extension, Router};
 use hyper_util::rt::{TokioExecutor, TokioIo};
 use hyper_util::server::conn::auto;
 use hyper_util::server::graceful::{GracefulShutdown, Watcher};
 use hyper_util::service::TowerToHyperService;
+use rustls::pki_types::CertificateDer;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::watch;
@@ -37,10 +38,16 @@ pub async fn bind(address: SocketAddr) -> Result<(TcpListener, SocketAddr), Erro
     Ok((listener, bound))
 }
 
-/// Serves until `stop` is true, then answers what is in flight.
+/// The certificate that a client has shown, and that the acceptor has found to be of its authority.
+/// An extension of every request.
+#[derive(Clone, Debug)]
+pub struct PeerCertificate(pub Option<CertificateDer<'static>>);
+
+/// Serves until `stop` is true, then answers what is in flight. Every connection is accepted by the
+/// acceptor of that moment.
 pub async fn serve(
     listener: TcpListener,
-    tls: Option<TlsAcceptor>,
+    tls: Option<watch::Receiver<TlsAcceptor>>,
     router: Router,
     mut stop: watch::Receiver<bool>,
 ) {
@@ -59,8 +66,8 @@ pub async fn serve(
         };
         match accepted {
             Ok((stream, _)) => {
-                let connection =
-                    connection(stream, tls.clone(), router.clone(), graceful.watcher());
+                let acceptor = tls.as_ref().map(|tls| tls.borrow().clone());
+                let connection = connection(stream, acceptor, router.clone(), graceful.watcher());
                 tokio::spawn(connection);
             }
             Err(error) => {
@@ -95,7 +102,12 @@ async fn connection(stream: TcpStream, tls: Option<TlsAcceptor>, router: Router,
     let result = match tls {
         None => exchange(stream, router, watcher).await,
         Some(tls) => match tokio::time::timeout(HANDSHAKE, tls.accept(stream)).await {
-            Ok(Ok(stream)) => exchange(stream, router, watcher).await,
+            Ok(Ok(stream)) => {
+                let (_, session) = stream.get_ref();
+                let shown = session.peer_certificates().and_then(|chain| chain.first());
+                let peer = PeerCertificate(shown.map(|leaf| leaf.clone().into_owned()));
+                exchange(stream, router.layer(Extension(peer)), watcher).await
+            }
             Ok(Err(error)) => Err(error.into()),
             Err(_) => Err("no TLS handshake in time".into()),
         },

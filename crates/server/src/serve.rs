@@ -2,25 +2,32 @@
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::time::Duration;
 
-use holdfast_core::{Config, Input};
+use holdfast_core::{Config, Input, Kind};
 use serde::Serialize;
 use tokio::sync::{oneshot, watch};
 use tokio::task::JoinHandle;
 
+use crate::api_client::ApiClient;
 use crate::clock::Clock;
-use crate::connect::{ClusterOptions, connect};
+use crate::connect::{ClusterOptions, Identity, connect};
+use crate::decide::Decider;
 use crate::election::Elector;
 use crate::error::Error;
 use crate::health::Health;
 use crate::install::certificate::Certificate;
-use crate::install::{self, EXCLUDED_NAMESPACES, Registration};
+use crate::install::native::Takeover;
+use crate::install::native::api_service::Place;
+use crate::install::{self, EXCLUDED_NAMESPACES, Intercept, Registration};
 use crate::listen;
 use crate::metrics::Metrics;
+use crate::native::Native;
+use crate::native::trust::{FrontProxy, Trust};
 use crate::runtime::{Handles, Runtime};
 use crate::watch::Watcher;
-use crate::webhook::Webhook;
+use crate::webhook;
 
 #[derive(Clone, Debug)]
 pub struct ServeOptions {
@@ -33,6 +40,19 @@ pub struct ServeOptions {
     /// Written when ready, removed at the end.
     pub ready_file: Option<PathBuf>,
     pub features: Features,
+    pub mode: Mode,
+}
+
+/// How to stand in front of the Eviction API.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Mode {
+    /// An admission webhook on pods/eviction.
+    Webhook,
+    /// Serve `policy/v1` itself.
+    Native {
+        /// Take over although admission rules about budgets will no longer see them.
+        accept_bypass: bool,
+    },
 }
 
 /// What the engine does differently from cluster to cluster; see [`holdfast_core::Config`].
@@ -70,7 +90,9 @@ pub async fn serve(
     let host = reachable(webhook_address.ip());
     let own = format!("https://{}/evict", SocketAddr::new(host, webhook_address.port()));
     let advertised = options.advertise.clone().unwrap_or_else(|| own.clone());
-    let certificate = Certificate::make(&[host.to_string(), host_of(&advertised)?])?;
+    let native = matches!(options.mode, Mode::Native { .. });
+    let names = [host.to_string(), host_of(&advertised)?, install::SERVICE_HOST.to_owned()];
+    let certificate = Certificate::make(&names)?;
     let addresses = Addresses {
         webhook: own,
         advertised,
@@ -80,50 +102,80 @@ pub async fn serve(
     let (client, identity) = connect(&options.cluster).await?;
     tracing::info!(user = %identity, webhook = %addresses.webhook, health = %addresses.health, "connected");
 
-    let rights = install::rights::needed(options.features.clear_stale_disruption_targets);
+    let rights = install::rights::needed(options.features.clear_stale_disruption_targets, native);
+    let mut port = None;
     if options.install {
         install::apply(&client, &identity, &rights).await?;
+        if native {
+            port = Some(apply_native(&client, &identity, &addresses.advertised).await?);
+        }
     } else {
         install::check(&client, &rights).await?;
     }
 
     let clock = Clock::start();
     let metrics = Metrics::new(clock.started_secs());
-    let config = engine_config(options.features);
+    let config = engine_config(options.features, native);
     let kinds = config.kinds.clone();
     let (runtime, handles) = Runtime::new(config, client.clone(), clock, metrics.clone());
     let Handles { asked, feed, stats, unsynced } = handles;
     let (stop_runtime, stopped) = oneshot::channel();
     let mut runtime = tokio::spawn(runtime.run(stopped));
+    // Told to all parts, be it that we are told, be it that we cannot go on.
+    let (stop_parts, parts_stop) = watch::channel(false);
     // Not before it is elected: others may be at it.
     let elector = Elector::new(client.clone(), clock, metrics.clone(), feed.clone())?;
     feed.send(Input::Lead(false)).await.map_err(|e| Error::Internal(e.to_string()))?;
-    let elector = tokio::spawn(elector.run(stop.clone()));
+    let elector = tokio::spawn(elector.run(parts_stop.clone()));
     for kind in kinds {
         let watcher = Watcher::new(client.clone(), kind, feed.clone(), metrics.clone());
         tokio::spawn(watcher.run());
     }
     drop(feed);
 
-    let webhook = Webhook { asked: asked.clone(), clock, metrics: metrics.clone() }.router();
+    let decider = Decider { asked: asked.clone(), clock, metrics: metrics.clone() };
     let health = Health { asked, stats, unsynced: unsynced.clone(), metrics }.router();
-    let (stop_listeners, listeners_stop) = watch::channel(false);
-    let tls = Some(certificate.acceptor.clone());
-    let webhook =
-        tokio::spawn(listen::serve(webhook_listener, tls, webhook, listeners_stop.clone()));
-    let health = tokio::spawn(listen::serve(health_listener, None, health, listeners_stop));
-
-    let registration = Registration {
+    let health = tokio::spawn(listen::serve(health_listener, None, health, parts_stop.clone()));
+    let mut registration = Registration {
         client: client.clone(),
         url: addresses.advertised.clone(),
         ca: certificate.ca.clone(),
+        intercept: Intercept::Outside,
     };
+    let mut router = webhook::router(decider.clone());
+    let mut duty = Duty::Webhook(registration.clone());
+    let serves = Arc::new(watch::channel(true).0);
+    let acceptor;
+    if native {
+        let front_proxy = FrontProxy::read(&client).await?;
+        let (tls, receiver) = watch::channel(certificate.acceptor(Some(front_proxy.verifier()?))?);
+        let (believed, front_proxy) = watch::channel(Arc::new(front_proxy));
+        acceptor = receiver;
+        let native = Native::new(client.clone(), decider, front_proxy, serves.subscribe())?;
+        router = router.merge(native.router());
+        let ca = certificate.ca.clone();
+        let trust = Trust { front_proxy: believed, acceptor: tls };
+        tokio::spawn(trust.keep(client.clone(), certificate));
+        registration.intercept = Intercept::All;
+        let port = match port {
+            Some(port) => port,
+            None => install::native::service_port(&client).await?.map_or(0, |(port, _)| port),
+        };
+        let place = Place { port, ca };
+        let serves = serves.clone();
+        duty = Duty::Native(Takeover { client: client.clone(), registration, place, serves });
+    } else {
+        acceptor = watch::channel(certificate.acceptor(None)?).1;
+    }
+    let webhook = tokio::spawn(listen::serve(webhook_listener, Some(acceptor), router, parts_stop));
+
     let outcome = tokio::select! {
-        outcome = until_stopped(&options, &registration, &addresses, unsynced, stop, ready) => outcome,
+        outcome = until_stopped(&options, duty, &addresses, unsynced, stop, ready) => outcome,
         outcome = &mut runtime => return ended(outcome),
     };
     tracing::info!("stopping: no new requests, answering those in flight");
-    stop_listeners.send_replace(true);
+    stop_parts.send_replace(true);
+    serves.send_replace(false);
     for task in [webhook, health, elector] {
         join(task).await?;
     }
@@ -134,25 +186,72 @@ pub async fn serve(
     outcome
 }
 
+/// What makes evictions come to us, and keeps them coming.
+enum Duty {
+    Webhook(Registration),
+    Native(Takeover),
+}
+
+impl Duty {
+    /// Evictions already come here, or to a process that is gone: "being processed" is a better answer
+    /// than none. On a cluster that is new to us they come when we can decide them.
+    async fn begin(
+        &mut self,
+        options: &ServeOptions,
+        unsynced: watch::Receiver<Vec<String>>,
+    ) -> Result<(), Error> {
+        match self {
+            Self::Webhook(registration) => {
+                let registered = registration.exists().await?;
+                if registered {
+                    registration.register().await?;
+                }
+                synced(unsynced).await;
+                if !registered {
+                    registration.register().await?;
+                }
+            }
+            Self::Native(takeover) => {
+                let ours = takeover.standing().await?.is_ours();
+                if ours {
+                    takeover.join().await?;
+                    synced(unsynced).await;
+                    takeover.complete().await?;
+                } else if let (true, Mode::Native { accept_bypass }) =
+                    (options.install, options.mode)
+                {
+                    takeover.preflight(accept_bypass).await?;
+                    synced(unsynced).await;
+                    takeover.install().await?;
+                } else {
+                    let missing = "apiservice/v1.policy (served by kube-apiserver itself)";
+                    return Err(Error::NotInstalled(vec![missing.to_owned()]));
+                }
+            }
+        }
+        Ok(())
+    }
+
+    async fn keep(&self) {
+        match self {
+            Self::Webhook(registration) => registration.keep().await,
+            Self::Native(takeover) => {
+                tokio::join!(takeover.registration.keep(), takeover.keep());
+            }
+        }
+    }
+}
+
 async fn until_stopped(
     options: &ServeOptions,
-    registration: &Registration,
+    mut duty: Duty,
     addresses: &Addresses,
     unsynced: watch::Receiver<Vec<String>>,
     mut stop: watch::Receiver<bool>,
     ready: impl FnOnce(&Addresses),
 ) -> Result<(), Error> {
     let becoming_ready = async {
-        // Evictions already come here, or to a process that is gone: "being processed" is a better
-        // answer than none. On a cluster that is new to us they come when we can decide them.
-        let registered = registration.exists().await?;
-        if registered {
-            registration.register().await?;
-        }
-        synced(unsynced).await;
-        if !registered {
-            registration.register().await?;
-        }
+        duty.begin(options, unsynced).await?;
         if let Some(path) = &options.ready_file {
             write_ready_file(path, addresses).await?;
         }
@@ -165,11 +264,25 @@ async fn until_stopped(
         _ = stop.wait_for(|stop| *stop) => return Ok(()),
     }
     tokio::select! {
-        () = registration.keep() => {}
+        () = duty.keep() => {}
         // An error means that the sender is gone, which is as good a reason to stop.
         _ = stop.wait_for(|stop| *stop) => {}
     }
     Ok(())
+}
+
+/// Where the aggregator finds us, on the machine of the API server.
+async fn apply_native(
+    client: &ApiClient,
+    identity: &Identity,
+    advertised: &str,
+) -> Result<u16, Error> {
+    let host = host_of(advertised)?;
+    // An address is no name, and a Service of this type has to have one.
+    let host =
+        if host.parse::<IpAddr>().is_ok_and(|ip| ip.is_loopback()) { "localhost" } else { &host };
+    let port = advertised.parse::<http::Uri>().ok().and_then(|uri| uri.port_u16()).unwrap_or(443);
+    install::native::apply(client, identity, host, port).await
 }
 
 async fn synced(mut unsynced: watch::Receiver<Vec<String>>) {
@@ -179,14 +292,20 @@ async fn synced(mut unsynced: watch::Receiver<Vec<String>>) {
     }
 }
 
-fn engine_config(features: Features) -> Config {
-    Config {
+/// In native mode all evictions come to us, and there is no other gate behind us.
+fn engine_config(features: Features, native: bool) -> Config {
+    let mut config = Config {
         lws: features.lws_groups,
         multi_pod_pdbs: features.multi_pod_pdbs,
-        excluded_namespaces: EXCLUDED_NAMESPACES.map(str::to_owned).into(),
         clear_stale_disruption_targets: features.clear_stale_disruption_targets,
         ..Config::default()
+    };
+    if native {
+        config.kinds.remove(&Kind::BuiltinBudget);
+    } else {
+        config.excluded_namespaces = EXCLUDED_NAMESPACES.map(str::to_owned).into();
     }
+    config
 }
 
 /// The API server runs on this machine in this setup; "any address" is none to call.

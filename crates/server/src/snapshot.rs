@@ -7,6 +7,7 @@ use crate::api_client::{ApiClient, NoAnswer};
 use crate::connect::{ClusterOptions, connect};
 use crate::discovery::Resource;
 use crate::error::Error;
+use crate::install::native::api_service::Standing;
 use crate::watch::{Page, Source, page};
 
 /// The objects of these kinds, of nodes, and of Kruise's budgets, each with its apiVersion and kind.
@@ -16,8 +17,12 @@ pub async fn snapshot(
     kinds: impl IntoIterator<Item = Kind>,
 ) -> Result<Vec<Value>, Error> {
     let (client, _) = connect(options).await?;
-    let mut sources: Vec<(String, Source)> =
-        kinds.into_iter().map(|kind| (name(&kind), Source::of(&kind))).collect();
+    // In native mode they are the same objects as those of our own kind.
+    let native = Standing::read(&client).await.is_ok_and(|standing| standing.is_ours());
+    let mut sources: Vec<(String, Source)> = (kinds.into_iter())
+        .filter(|kind| !(native && *kind == Kind::BuiltinBudget))
+        .map(|kind| (name(&kind), Source::of(&kind)))
+        .collect();
     sources.push(("Node".to_owned(), Source::BuiltIn(Resource::fixed("", "v1", "nodes"))));
     let kruise = "PodUnavailableBudget".to_owned();
     let group = "policy.kruise.io".to_owned();

@@ -1,7 +1,5 @@
 //! `POST /evict`: the API server asks, the engine decides.
 
-use std::time::Duration;
-
 use axum::Json;
 use axum::Router;
 use axum::body::Bytes;
@@ -11,66 +9,31 @@ use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
 use axum::routing::post;
 use holdfast_api::admission::{EvictionReview, ReviewAnswer, ReviewError};
-use holdfast_core::Eviction;
-use holdfast_core::model::BudgetKey;
-use holdfast_core::verdict::{CANNOT_EVICT, Cause, Denial, DenyReason, Verdict};
 use serde_json::{Value, json};
-use tokio::sync::{mpsc, oneshot};
 use tokio::time::Instant;
 
-use crate::clock::Clock;
-use crate::metrics::Metrics;
-use crate::runtime::Asked;
+use crate::decide::Decider;
 
-/// As registered with the API server. A webhook that does not answer in time is a 500 for the client,
-/// and kubectl drain gives up on those, so we always answer before.
+/// As registered with the API server. We always answer before (see `decide`).
 pub const TIMEOUT_SECONDS: u32 = 10;
-
-/// Until here the engine may wait for a commit.
-const DEADLINE: Duration = Duration::from_secs(9);
-
-/// Until here it has answered. Only a runtime that is stuck is later than that.
-const FALLBACK: Duration = Duration::from_millis(9200);
 
 /// An Eviction is a name and a few options. This leaves room for any number of annotations (256 KiB)
 /// and groups of the requester, and is less than the 3 MiB that the API server itself takes.
 const BODY_MAX: usize = 1024 * 1024;
 
-#[derive(Clone, Debug)]
-pub struct Webhook {
-    pub asked: mpsc::Sender<Asked>,
-    pub clock: Clock,
-    pub metrics: Metrics,
+pub fn router(decider: Decider) -> Router {
+    Router::new()
+        .route("/evict", post(evict))
+        .layer(DefaultBodyLimit::max(BODY_MAX))
+        .with_state(decider)
 }
 
-impl Webhook {
-    pub fn router(self) -> Router {
-        Router::new()
-            .route("/evict", post(evict))
-            .layer(DefaultBodyLimit::max(BODY_MAX))
-            .with_state(self)
-    }
-
-    async fn decide(&self, eviction: Eviction, arrived: Instant) -> Verdict {
-        let (reply, verdict) = oneshot::channel();
-        let ask = async {
-            self.asked.send(Asked { eviction, reply }).await.ok()?;
-            verdict.await.ok()
-        };
-        match tokio::time::timeout_at(arrived + FALLBACK, ask).await {
-            Ok(Some(verdict)) => verdict,
-            Ok(None) => not_recorded("Holdfast is stopping."),
-            Err(_) => not_recorded("Holdfast could not decide in time."),
-        }
-    }
-}
-
-async fn evict(State(webhook): State<Webhook>, body: Result<Bytes, BytesRejection>) -> Response {
+async fn evict(State(decider): State<Decider>, body: Result<Bytes, BytesRejection>) -> Response {
     let arrived = Instant::now();
     let body = match body {
         Ok(body) => body,
         Err(rejection) => {
-            webhook.metrics.unreadable_request();
+            decider.metrics.unreadable_request();
             tracing::warn!(reason = %rejection.body_text(), "cannot read an admission request");
             return rejection.into_response();
         }
@@ -78,19 +41,16 @@ async fn evict(State(webhook): State<Webhook>, body: Result<Bytes, BytesRejectio
     let review = match EvictionReview::parse(&body) {
         Ok(review) => review,
         Err(error) => {
-            webhook.metrics.unreadable_request();
+            decider.metrics.unreadable_request();
             tracing::warn!(%error, "cannot read an admission request");
             return refuse(&error);
         }
     };
-    let deadline = webhook.clock.at(arrived) + DEADLINE;
     let pin = review.pin;
-    let eviction = review.into_eviction(deadline);
-    let verdict = webhook.decide(eviction.clone(), arrived).await;
-    let took = arrived.elapsed();
-    webhook.metrics.decided(&verdict, took);
-    log(&eviction, &verdict, took);
-    Json(ReviewAnswer::new(eviction.id, &verdict, pin)).into_response()
+    let eviction = review.into_eviction(decider.deadline(arrived));
+    let id = eviction.id.clone();
+    let verdict = decider.decide(eviction, arrived).await;
+    Json(ReviewAnswer::new(id, &verdict, pin)).into_response()
 }
 
 /// A request that is no eviction is never allowed. With its uid we can say why to whoever sent it;
@@ -124,64 +84,27 @@ fn refusal(uid: &str, error: &ReviewError) -> Value {
     })
 }
 
-fn not_recorded(why: &str) -> Verdict {
-    Verdict::Deny(Denial {
-        reason: DenyReason::NotRecorded,
-        message: format!("{CANNOT_EVICT} {why}"),
-        causes: vec![Cause { budget: None, message: why.to_owned() }],
-    })
-}
-
-/// Every decision, once.
-fn log(eviction: &Eviction, verdict: &Verdict, took: Duration) {
-    let (answer, reason, budgets, cost) = match verdict {
-        Verdict::Allow(allowed) => (
-            "allow",
-            format!("{:?}", allowed.reason),
-            join(allowed.grants.iter().map(|(budget, _)| budget)),
-            allowed.grants.iter().map(|(_, cost)| cost).sum::<i64>(),
-        ),
-        Verdict::Deny(denial) => (
-            "deny",
-            format!("{:?}", denial.reason),
-            join(denial.causes.iter().filter_map(|cause| cause.budget.as_ref())),
-            0,
-        ),
-    };
-    tracing::info!(
-        eviction = %eviction.id,
-        pod = %eviction.pod,
-        requester = %eviction.requester,
-        dry_run = eviction.dry_run,
-        verdict = answer,
-        reason,
-        budgets,
-        cost,
-        ms = u64::try_from(took.as_millis()).unwrap_or(u64::MAX),
-        "decided"
-    );
-}
-
-fn join<'a>(budgets: impl Iterator<Item = &'a BudgetKey>) -> String {
-    budgets.map(BudgetKey::to_string).collect::<Vec<_>>().join(",")
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::clock::Clock;
+    use crate::metrics::Metrics;
+    use crate::runtime::Asked;
     use axum::body::to_bytes;
-    use holdfast_core::verdict::{AllowReason, Allowed};
+    use holdfast_core::verdict::{AllowReason, Allowed, Verdict};
+    use std::time::Duration;
+    use tokio::sync::mpsc;
 
     const REVIEW: &str = r#"{"request":{"uid":"e1","resource":{"resource":"pods"},
         "subResource":"eviction","namespace":"n","name":"p","userInfo":{"username":"drainer"},
         "object":{"kind":"Eviction","metadata":{"name":"p","namespace":"n"}}}}"#;
 
-    fn webhook() -> (Webhook, mpsc::Receiver<Asked>) {
+    fn webhook() -> (Decider, mpsc::Receiver<Asked>) {
         let (asked, evictions) = mpsc::channel(1);
-        (Webhook { asked, clock: Clock::start(), metrics: Metrics::new(0) }, evictions)
+        (Decider { asked, clock: Clock::start(), metrics: Metrics::new(0) }, evictions)
     }
 
-    async fn post(webhook: Webhook, body: &str) -> (u16, Value) {
+    async fn post(webhook: Decider, body: &str) -> (u16, Value) {
         let body = Bytes::copy_from_slice(body.as_bytes());
         let response = evict(State(webhook), Ok(body)).await;
         let code = response.status().as_u16();

@@ -11,6 +11,7 @@ use tokio::time::Instant;
 use super::{TRIES, get};
 use crate::api_client::{Answer, ApiClient, NoAnswer};
 use crate::discovery::Resource;
+use crate::install::NAME;
 use crate::metrics::Metrics;
 use crate::watch::Backoff;
 
@@ -59,7 +60,7 @@ async fn put(
     budget: &BudgetKey,
     update: &StatusUpdate<'_>,
 ) -> WriteOutcome {
-    let path = format!("{}/status", object_path(budget));
+    let path = format!("{}/status?fieldManager={NAME}", object_path(budget));
     let mut backoff = Backoff::new();
     // A try that may have been carried out unseen: later refusals then prove nothing.
     let mut maybe_written = false;

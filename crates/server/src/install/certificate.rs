@@ -11,14 +11,15 @@ use rcgen::{
     KeyUsagePurpose, date_time_ymd,
 };
 use rustls::ServerConfig;
-use rustls::pki_types::{PrivateKeyDer, PrivatePkcs8KeyDer};
+use rustls::pki_types::{CertificateDer, PrivateKeyDer, PrivatePkcs8KeyDer};
+use rustls::server::danger::ClientCertVerifier;
 use tokio_rustls::TlsAcceptor;
 
 use crate::error::Error;
 
-#[derive(Clone)]
 pub struct Certificate {
-    pub acceptor: TlsAcceptor,
+    leaf: CertificateDer<'static>,
+    key: PrivateKeyDer<'static>,
     /// PEM, for `caBundle`.
     pub ca: String,
 }
@@ -46,17 +47,30 @@ impl Certificate {
         let leaf = leaf_params.signed_by(&key, &issuer).map_err(failed)?;
 
         let key = PrivateKeyDer::from(PrivatePkcs8KeyDer::from(key.serialize_der()));
+        Ok(Self { leaf: leaf.der().clone(), key, ca })
+    }
+
+    /// Takes connections of clients that show no certificate, and with `clients` of those too that
+    /// show one which this verifier accepts.
+    pub fn acceptor(
+        &self,
+        clients: Option<Arc<dyn ClientCertVerifier>>,
+    ) -> Result<TlsAcceptor, Error> {
         let provider = Arc::new(rustls::crypto::ring::default_provider());
         let mut tls = ServerConfig::builder_with_provider(provider)
             .with_safe_default_protocol_versions()
             .and_then(|builder| {
-                builder.with_no_client_auth().with_single_cert(vec![leaf.der().clone()], key)
+                let builder = match clients {
+                    Some(verifier) => builder.with_client_cert_verifier(verifier),
+                    None => builder.with_no_client_auth(),
+                };
+                builder.with_single_cert(vec![self.leaf.clone()], self.key.clone_key())
             })
             .map_err(|error| Error::Certificate(error.to_string()))?;
         // Not h2, which kube-apiserver would choose: it has one connection then, so that one instance
         // gets every call, and one that hangs holds up all of them until its connection is given up.
         tls.alpn_protocols = vec![b"http/1.1".to_vec()];
-        Ok(Self { acceptor: TlsAcceptor::from(Arc::new(tls)), ca })
+        Ok(TlsAcceptor::from(Arc::new(tls)))
     }
 }
 
@@ -84,6 +98,7 @@ mod tests {
     fn certificates_can_be_made_for_any_address() {
         for host in ["127.0.0.1", "::1", "10.1.2.3", "holdfast.holdfast-system.svc"] {
             let certificate = Certificate::make(&[host.to_owned()]).unwrap();
+            certificate.acceptor(None).unwrap();
             assert!(certificate.ca.starts_with("-----BEGIN CERTIFICATE-----"));
         }
     }

@@ -23,8 +23,12 @@ pub enum Installed {
     ClusterRoleBinding,
     Role,
     RoleBinding,
+    /// In kube-system, of a role that is there: the front proxy's authority may be read.
+    AuthenticationReader,
     PriorityLevel,
     FlowSchema,
+    /// Where the `APIService` of native mode sends requests.
+    Service,
     Webhook,
     /// By whichever instance comes first, not by the installer.
     Lease,
@@ -39,7 +43,8 @@ impl Installed {
             Self::ClusterRole => "clusterrole",
             Self::ClusterRoleBinding => "clusterrolebinding",
             Self::Role => "role",
-            Self::RoleBinding => "rolebinding",
+            Self::RoleBinding | Self::AuthenticationReader => "rolebinding",
+            Self::Service => "service",
             Self::PriorityLevel => "prioritylevelconfiguration",
             Self::FlowSchema => "flowschema",
             Self::Webhook => "mutatingwebhookconfiguration",
@@ -52,6 +57,7 @@ impl Installed {
         match self {
             Self::Crd => "poddisruptionbudgets.policy.holdfast.dev",
             Self::Namespace => SYSTEM_NAMESPACE,
+            Self::AuthenticationReader => "holdfast-authentication-reader",
             _ => NAME,
         }
     }
@@ -63,6 +69,12 @@ impl Installed {
             Self::Namespace => return format!("/api/v1/namespaces/{name}"),
             Self::Role => return namespaced(RBAC, "roles", name),
             Self::RoleBinding => return namespaced(RBAC, "rolebindings", name),
+            Self::AuthenticationReader => {
+                return format!("/apis/{RBAC}/v1/namespaces/kube-system/rolebindings/{name}");
+            }
+            Self::Service => {
+                return format!("/api/v1/namespaces/{SYSTEM_NAMESPACE}/services/{name}");
+            }
             Self::Lease => return namespaced("coordination.k8s.io", "leases", name),
             Self::Crd => ("apiextensions.k8s.io", "customresourcedefinitions"),
             Self::ClusterRole => (RBAC, "clusterroles"),
@@ -93,6 +105,31 @@ pub fn base(identity: &Identity, rights: &[Right]) -> Vec<Manifest> {
     ]
 }
 
+/// What native mode needs besides.
+pub fn native(identity: &Identity) -> Manifest {
+    let mut body = binding("Role", identity);
+    let name = Installed::AuthenticationReader.name();
+    body["metadata"]["name"] = json!(name);
+    body["metadata"]["namespace"] = json!("kube-system");
+    body["roleRef"]["name"] = json!("extension-apiserver-authentication-reader");
+    Manifest { kind: Installed::AuthenticationReader, body }
+}
+
+/// For a process that runs beside the API server and not in the cluster.
+pub fn service(host: &str, port: u16) -> Manifest {
+    let body = json!({
+        "apiVersion": "v1",
+        "kind": "Service",
+        "metadata": metadata_in(Where::System),
+        "spec": {
+            "type": "ExternalName",
+            "externalName": host,
+            "ports": [{"name": "https", "port": port, "protocol": "TCP"}],
+        },
+    });
+    Manifest { kind: Installed::Service, body }
+}
+
 pub fn namespace() -> Value {
     json!({
         "apiVersion": "v1",
@@ -101,9 +138,24 @@ pub fn namespace() -> Value {
     })
 }
 
+/// Which evictions the API server asks the webhook about.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Intercept {
+    /// In webhook mode: all but those where we ourselves and the control plane are.
+    Outside,
+    /// While native mode comes or goes: all.
+    All,
+    /// In native mode the eviction handler asks at the gate, but never about a dry run.
+    DryRuns,
+}
+
+/// kubectl asks for a dry run in the body of the eviction, other clients in the request.
+const IS_DRY_RUN: &str = "request.dryRun || (has(object.deleteOptions) && \
+    has(object.deleteOptions.dryRun) && size(object.deleteOptions.dryRun) > 0)";
+
 /// The bundle is in base64.
-pub fn webhook(url: &str, ca_bundle: &Value) -> Manifest {
-    let body = json!({
+pub fn webhook(url: &str, ca_bundle: &Value, intercept: Intercept) -> Manifest {
+    let mut body = json!({
         "apiVersion": "admissionregistration.k8s.io/v1",
         "kind": "MutatingWebhookConfiguration",
         "metadata": metadata(),
@@ -126,13 +178,23 @@ pub fn webhook(url: &str, ca_bundle: &Value) -> Manifest {
             "timeoutSeconds": TIMEOUT_SECONDS,
             "matchPolicy": "Equivalent",
             "admissionReviewVersions": ["v1"],
-            "namespaceSelector": {"matchExpressions": [{
+        }],
+    });
+    let webhook = &mut body["webhooks"][0];
+    match intercept {
+        Intercept::Outside => {
+            webhook["namespaceSelector"] = json!({"matchExpressions": [{
                 "key": "kubernetes.io/metadata.name",
                 "operator": "NotIn",
                 "values": EXCLUDED_NAMESPACES,
-            }]},
-        }],
-    });
+            }]});
+        }
+        Intercept::All => {}
+        Intercept::DryRuns => {
+            let condition = json!({"name": "dry-run", "expression": IS_DRY_RUN});
+            webhook["matchConditions"] = json!([condition]);
+        }
+    }
     Manifest { kind: Installed::Webhook, body }
 }
 
@@ -247,8 +309,8 @@ mod tests {
     #[test]
     fn what_is_installed() {
         let identity = Identity::User("holdfast".to_owned());
-        let mut manifests = base(&identity, &needed(false));
-        manifests.push(webhook("https://127.0.0.1:9443/evict", &json!("Q0E=")));
+        let mut manifests = base(&identity, &needed(false, false));
+        manifests.push(webhook("https://127.0.0.1:9443/evict", &json!("Q0E="), Intercept::Outside));
         // The CRD is snapshot in the crate that owns it.
         let text: Vec<String> = manifests
             .iter()
@@ -266,8 +328,8 @@ mod tests {
             namespace: "holdfast-system".into(),
             name: "holdfast".into(),
         };
-        let mut manifests = base(&account, &needed(true));
-        manifests.push(webhook("https://127.0.0.1:9443/evict", &json!("Q0E=")));
+        let mut manifests = base(&account, &needed(true, true));
+        manifests.push(webhook("https://127.0.0.1:9443/evict", &json!("Q0E="), Intercept::Outside));
         for Manifest { kind, body } in manifests {
             assert_eq!(body["metadata"]["name"], kind.name(), "{}", kind.title());
             assert_eq!(body["metadata"]["labels"][MANAGED_BY], NAME, "{}", kind.title());

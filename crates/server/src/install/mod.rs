@@ -7,6 +7,7 @@
 mod bundle;
 pub mod certificate;
 mod manifests;
+pub mod native;
 mod registration;
 pub mod rights;
 pub mod uninstall;
@@ -21,13 +22,18 @@ use crate::connect::Identity;
 use crate::error::Error;
 use crate::watch::{Backoff, Source};
 use holdfast_core::Kind;
+pub use manifests::Intercept;
 use manifests::{Installed, Manifest};
+pub use native::import::IMPORTED;
 pub use registration::Registration;
 use rights::Right;
 
 /// Of every object of ours, and the field manager.
 pub const NAME: &str = "holdfast";
 pub const MANAGED_BY: &str = "app.kubernetes.io/managed-by";
+
+/// By this name the aggregator verifies our certificate.
+pub const SERVICE_HOST: &str = "holdfast.holdfast-system.svc";
 
 /// Where the Lease is, and Holdfast itself when it runs in the cluster.
 pub const SYSTEM_NAMESPACE: &str = "holdfast-system";

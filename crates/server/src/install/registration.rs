@@ -10,7 +10,7 @@ use jiff::Timestamp;
 use serde_json::{Value, json};
 
 use super::bundle::{contains, merged};
-use super::manifests::{self, Installed, Manifest};
+use super::manifests::{self, Installed, Intercept, Manifest};
 use super::{NAME, refused};
 use crate::api_client::{Answer, ApiClient, NoAnswer};
 use crate::error::Error;
@@ -32,12 +32,21 @@ pub struct Registration {
     pub url: String,
     /// PEM.
     pub ca: String,
+    pub intercept: Intercept,
 }
 
 impl Registration {
     /// Whether the API server sends evictions to us, to others, or to an earlier process of ours.
     pub async fn exists(&self) -> Result<bool, Error> {
         super::exists(&self.client, Installed::Webhook).await
+    }
+
+    /// How many conditions an eviction has to meet to be sent to us; None if it is not registered.
+    pub async fn conditions(&self) -> Result<Option<usize>, Error> {
+        let object = self.read().await.map_err(|why| refused(Installed::Webhook, "read", why))?;
+        let count =
+            |object: Value| object["webhooks"][0]["matchConditions"].as_array().map_or(0, Vec::len);
+        Ok(object.map(count))
     }
 
     /// From now on the API server asks us, or us too.
@@ -146,7 +155,7 @@ impl Registration {
     }
 
     fn manifest(&self, bundle: &str) -> Manifest {
-        manifests::webhook(&self.url, &encoded(bundle))
+        manifests::webhook(&self.url, &encoded(bundle), self.intercept)
     }
 }
 
@@ -189,7 +198,11 @@ fn url(object: &Value) -> Option<&str> {
 }
 
 fn bundle(object: &Value) -> Result<String, String> {
-    let encoded = &object["webhooks"][0]["clientConfig"]["caBundle"];
+    decoded(&object["webhooks"][0]["clientConfig"]["caBundle"])
+}
+
+/// Of a `caBundle`; null is none.
+pub fn decoded(encoded: &Value) -> Result<String, String> {
     if encoded.is_null() {
         return Ok(String::new());
     }
@@ -198,7 +211,7 @@ fn bundle(object: &Value) -> Result<String, String> {
     Ok(String::from_utf8_lossy(&bytes.0).into_owned())
 }
 
-fn encoded(bundle: &str) -> Value {
+pub fn encoded(bundle: &str) -> Value {
     // Bytes always have a base64.
     serde_json::to_value(k8s_openapi::ByteString(bundle.as_bytes().to_vec()))
         .unwrap_or_else(|_| json!(""))
@@ -210,7 +223,8 @@ mod tests {
 
     #[test]
     fn the_bundle_is_read_as_it_was_written() {
-        let object = manifests::webhook("https://h/evict", &encoded("one\ntwo\n")).body;
+        let object =
+            manifests::webhook("https://h/evict", &encoded("one\ntwo\n"), Intercept::Outside).body;
         assert_eq!(bundle(&object).unwrap(), "one\ntwo\n");
         assert_eq!(url(&object), Some("https://h/evict"));
         assert_eq!(bundle(&json!({})).unwrap(), "");

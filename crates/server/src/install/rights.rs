@@ -53,11 +53,29 @@ const SERVING: &[Right] = &[
     own(named("coordination.k8s.io", &["leases"], &["get", "update"])),
 ];
 
+/// What native mode needs besides: the CRD is the storage of `policy/v1` then, and clients' requests go
+/// there in our name; kube-apiserver has authorized them.
+const NATIVE: &[Right] = &[
+    right(
+        "policy.holdfast.dev",
+        &["poddisruptionbudgets"],
+        &["create", "update", "patch", "delete", "deletecollection"],
+    ),
+    right("policy.holdfast.dev", &["poddisruptionbudgets/status"], &["get", "patch"]),
+    // To see who serves policy/v1, and to keep our CA there.
+    Right {
+        name: Some("v1.policy"),
+        ..right("apiregistration.k8s.io", &["apiservices"], &["get", "update"])
+    },
+    own(named("", &["services"], &["get"])),
+];
+
 const CLEARING: Right = right("", &["pods/status"], &["patch"]);
 
 /// `clearing`: whether stale `DisruptionTarget` conditions are to be cleared.
-pub fn needed(clearing: bool) -> Vec<Right> {
-    SERVING.iter().copied().chain(clearing.then_some(CLEARING)).collect()
+pub fn needed(clearing: bool, native: bool) -> Vec<Right> {
+    let native = if native { NATIVE } else { &[] };
+    SERVING.iter().chain(native).copied().chain(clearing.then_some(CLEARING)).collect()
 }
 
 pub fn rules(rights: &[Right], place: Where) -> Value {
@@ -178,7 +196,7 @@ mod tests {
 
     #[test]
     fn clearing_needs_one_more() {
-        assert!(!needed(false).contains(&CLEARING));
-        assert!(needed(true).contains(&CLEARING));
+        assert!(!needed(false, false).contains(&CLEARING));
+        assert!(needed(true, false).contains(&CLEARING));
     }
 }

@@ -7,6 +7,7 @@ use serde::Deserialize;
 use tokio::time::Instant;
 
 use super::manifests::Installed;
+use super::native::give_back;
 use super::{MANAGED_BY, NAME};
 use crate::api_client::{ApiClient, NoAnswer};
 use crate::connect::{ClusterOptions, connect};
@@ -20,6 +21,8 @@ pub struct UninstallOptions {
     pub cluster: ClusterOptions,
     /// Also delete the CRD if there are budgets, and with it every one of them.
     pub delete_budgets: bool,
+    /// Leave native mode although budgets that count replicas will count pods.
+    pub allow_scope_loss: bool,
 }
 
 /// What became of one object.
@@ -27,14 +30,21 @@ pub struct UninstallOptions {
 pub enum Removal {
     Removed(String),
     NotThere(String),
-    Kept { object: String, why: String },
+    Kept {
+        object: String,
+        why: String,
+    },
+    /// Not about an object: a step that takes a while.
+    Progress(String),
 }
 
 /// The webhook first: from then on no eviction depends on us. The CRD last, if at all.
-const ORDER: [Installed; 9] = [
+const ORDER: [Installed; 11] = [
     Installed::Webhook,
     Installed::FlowSchema,
     Installed::PriorityLevel,
+    Installed::Service,
+    Installed::AuthenticationReader,
     Installed::RoleBinding,
     Installed::Role,
     Installed::ClusterRoleBinding,
@@ -53,8 +63,11 @@ pub async fn uninstall(
     mut tell: impl FnMut(&Removal),
 ) -> Result<(), Error> {
     let (client, _) = connect(&options.cluster).await?;
+    let native = give_back::was_native(&client).await?;
+    give_back::give_back(&client, options.allow_scope_loss, |step| tell(&Removal::Progress(step)))
+        .await?;
     // Counted first, while we still have the right to.
-    let count = count_budgets(&client).await;
+    let count = if native { Some(0) } else { count_budgets(&client).await };
     let budgets = match count {
         None => "all budgets (they could not be counted)".to_owned(),
         Some(1) => "1 budget".to_owned(),
@@ -62,6 +75,10 @@ pub async fn uninstall(
     };
     for kind in ORDER {
         tell(&remove(&client, kind, String::new()).await?);
+        if native && kind == Installed::Webhook {
+            let copies = give_back::drop_budgets(&client).await?;
+            tell(&Removal::Removed(format!("{copies} copies of what are built-in budgets now")));
+        }
     }
     // Without budgets there is nothing that deleting it could lose.
     let crd = if options.delete_budgets || count == Some(0) {

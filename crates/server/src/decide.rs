@@ -1,0 +1,97 @@
+//! From a shell's request to the engine's verdict, in time, counted and logged.
+
+use std::time::Duration;
+
+use holdfast_core::Eviction;
+use holdfast_core::model::{BudgetKey, Timestamp};
+use holdfast_core::verdict::{CANNOT_EVICT, Cause, Denial, DenyReason, Verdict};
+use tokio::sync::{mpsc, oneshot};
+use tokio::time::Instant;
+
+use crate::clock::Clock;
+use crate::metrics::Metrics;
+use crate::runtime::Asked;
+
+/// Until here the engine may wait for a commit. A webhook that does not answer within ten seconds is a
+/// 500 for the client, and kubectl drain gives up on those.
+const DEADLINE: Duration = Duration::from_secs(9);
+
+/// Until here it has answered. Only a runtime that is stuck is later than that.
+const FALLBACK: Duration = Duration::from_millis(9200);
+
+#[derive(Clone, Debug)]
+pub struct Decider {
+    pub asked: mpsc::Sender<Asked>,
+    pub clock: Clock,
+    pub metrics: Metrics,
+}
+
+impl Decider {
+    /// By when the engine has to answer a request that arrived then.
+    pub fn deadline(&self, arrived: Instant) -> Timestamp {
+        self.clock.at(arrived) + DEADLINE
+    }
+
+    pub async fn decide(&self, eviction: Eviction, arrived: Instant) -> Verdict {
+        let verdict = self.ask(eviction.clone(), arrived).await;
+        let took = arrived.elapsed();
+        self.metrics.decided(&verdict, took);
+        log(&eviction, &verdict, took);
+        verdict
+    }
+
+    async fn ask(&self, eviction: Eviction, arrived: Instant) -> Verdict {
+        let (reply, verdict) = oneshot::channel();
+        let ask = async {
+            self.asked.send(Asked { eviction, reply }).await.ok()?;
+            verdict.await.ok()
+        };
+        match tokio::time::timeout_at(arrived + FALLBACK, ask).await {
+            Ok(Some(verdict)) => verdict,
+            Ok(None) => not_recorded("Holdfast is stopping."),
+            Err(_) => not_recorded("Holdfast could not decide in time."),
+        }
+    }
+}
+
+fn not_recorded(why: &str) -> Verdict {
+    Verdict::Deny(Denial {
+        reason: DenyReason::NotRecorded,
+        message: format!("{CANNOT_EVICT} {why}"),
+        causes: vec![Cause { budget: None, message: why.to_owned() }],
+    })
+}
+
+/// Every decision, once.
+fn log(eviction: &Eviction, verdict: &Verdict, took: Duration) {
+    let (answer, reason, budgets, cost) = match verdict {
+        Verdict::Allow(allowed) => (
+            "allow",
+            format!("{:?}", allowed.reason),
+            join(allowed.grants.iter().map(|(budget, _)| budget)),
+            allowed.grants.iter().map(|(_, cost)| cost).sum::<i64>(),
+        ),
+        Verdict::Deny(denial) => (
+            "deny",
+            format!("{:?}", denial.reason),
+            join(denial.causes.iter().filter_map(|cause| cause.budget.as_ref())),
+            0,
+        ),
+    };
+    tracing::info!(
+        eviction = %eviction.id,
+        pod = %eviction.pod,
+        requester = %eviction.requester,
+        dry_run = eviction.dry_run,
+        verdict = answer,
+        reason,
+        budgets,
+        cost,
+        ms = u64::try_from(took.as_millis()).unwrap_or(u64::MAX),
+        "decided"
+    );
+}
+
+fn join<'a>(budgets: impl Iterator<Item = &'a BudgetKey>) -> String {
+    budgets.map(BudgetKey::to_string).collect::<Vec<_>>().join(",")
+}

@@ -1,0 +1,208 @@
+//! The `APIService` `v1.policy`: who serves `policy/v1`.
+
+use std::time::Duration;
+
+use http::StatusCode;
+use jiff::Timestamp;
+use serde_json::{Value, json};
+
+use super::super::bundle::{contains, merged};
+use super::super::registration::{decoded, encoded};
+use super::super::{NAME, SYSTEM_NAMESPACE};
+use crate::api_client::{ApiClient, NoAnswer};
+use crate::error::Error;
+use crate::native::SERVED_BY;
+use crate::watch::Backoff;
+
+const PATH: &str = "/apis/apiregistration.k8s.io/v1/apiservices/v1.policy";
+const ALL: &str = "/apis/apiregistration.k8s.io/v1/apiservices";
+const BUDGETS: &str = "/apis/policy/v1/poddisruptionbudgets?limit=1";
+
+/// kube-apiserver looks after an `APIService` that carries it, and not after one that does not.
+const AUTOMANAGED: &str = "kube-aggregator.kubernetes.io/automanaged";
+
+/// When we took over, which is when open watches began to miss what happens.
+const TAKEN_OVER: &str = "holdfast.dev/taken-over";
+
+/// Another writer may come between our read and our write.
+const TRIES: usize = 20;
+
+/// For API servers to take note. They watch; the check of availability is what takes time.
+const EFFECT: Duration = Duration::from_mins(1);
+
+/// Answers in a row that have to be of the wanted kind: they come from any of the API servers behind
+/// one address.
+const IN_A_ROW: usize = 5;
+
+/// Where we are, for the `APIService`.
+#[derive(Clone, Debug)]
+pub struct Place {
+    pub port: u16,
+    /// PEM.
+    pub ca: String,
+}
+
+/// The `APIService` as it stands.
+#[derive(Clone, Debug)]
+pub struct Standing {
+    object: Value,
+}
+
+impl Standing {
+    pub async fn read(client: &ApiClient) -> Result<Self, Error> {
+        let answer = client.get(PATH).await.map_err(|NoAnswer(why)| failed("read", why))?;
+        if answer.code != StatusCode::OK {
+            return Err(failed("read", answer.message()));
+        }
+        let object = answer.json().map_err(|e| failed("read", e.to_string()))?;
+        Ok(Self { object })
+    }
+
+    pub fn is_ours(&self) -> bool {
+        let service = &self.object["spec"]["service"];
+        service["name"] == NAME && service["namespace"] == SYSTEM_NAMESPACE
+    }
+
+    /// Somebody else's aggregated server, by name.
+    pub fn foreign(&self) -> Option<String> {
+        let service = &self.object["spec"]["service"];
+        let text = |key: &str| service[key].as_str().unwrap_or_default();
+        let elsewhere = !service.is_null() && !self.is_ours();
+        elsewhere.then(|| format!("{}/{}", text("namespace"), text("name")))
+    }
+
+    pub fn taken_over(&self) -> Option<Timestamp> {
+        let time = self.object["metadata"]["annotations"][TAKEN_OVER].as_str()?;
+        time.parse().ok()
+    }
+}
+
+/// From now on the API servers ask us. Also adds our certificate beside those of other instances.
+pub async fn take_over(client: &ApiClient, place: &Place) -> Result<(), Error> {
+    let taken = edit(client, |object| {
+        let held = decoded(&object["spec"]["caBundle"])?;
+        let service = json!({"namespace": SYSTEM_NAMESPACE, "name": NAME, "port": place.port});
+        let ours = Standing { object: object.clone() }.is_ours();
+        if ours && object["spec"]["service"] == service && contains(&held, &place.ca) {
+            return Ok(false);
+        }
+        let held = if ours { held } else { String::new() };
+        object["spec"]["service"] = service;
+        object["spec"]["caBundle"] = encoded(&merged(&held, &place.ca, Timestamp::now()));
+        if let Some(labels) = object["metadata"]["labels"].as_object_mut() {
+            labels.remove(AUTOMANAGED);
+        }
+        if object["metadata"]["annotations"][TAKEN_OVER].is_null() {
+            let now =
+                Timestamp::now().round(jiff::Unit::Second).unwrap_or_else(|_| Timestamp::now());
+            object["metadata"]["annotations"][TAKEN_OVER] = json!(now.to_string());
+        }
+        Ok(true)
+    })
+    .await?;
+    if taken {
+        tracing::info!(object = "apiservice/v1.policy", port = place.port, "policy/v1 is ours");
+    }
+    Ok(())
+}
+
+/// To us again, as it was before it was given back.
+pub async fn restore(client: &ApiClient, before: &Standing) -> Result<(), Error> {
+    edit(client, |object| {
+        for field in ["service", "caBundle"] {
+            object["spec"][field] = before.object["spec"][field].clone();
+        }
+        object["metadata"]["labels"] = before.object["metadata"]["labels"].clone();
+        object["metadata"]["annotations"] = before.object["metadata"]["annotations"].clone();
+        Ok(true)
+    })
+    .await?;
+    await_served(client, true).await
+}
+
+/// Back to kube-apiserver. Deleted and made anew: an `APIService` that only loses its service leaves a
+/// stale entry in kube-apiserver's discovery until that restarts.
+pub async fn give_back(client: &ApiClient) -> Result<(), Error> {
+    let answer = client.delete(PATH).await.map_err(|NoAnswer(why)| failed("delete", why))?;
+    if !answer.code.is_success() && answer.code != StatusCode::NOT_FOUND {
+        return Err(failed("delete", answer.message()));
+    }
+    let built_in = json!({
+        "apiVersion": "apiregistration.k8s.io/v1",
+        "kind": "APIService",
+        "metadata": {"name": "v1.policy", "labels": {AUTOMANAGED: "onstart"}},
+        "spec": {"group": "policy", "version": "v1", "groupPriorityMinimum": 17100, "versionPriority": 15},
+    });
+    let answer =
+        client.post(ALL, &built_in).await.map_err(|NoAnswer(why)| failed("create", why))?;
+    // kube-apiserver may have been restarted in between and have made it itself.
+    if answer.code.is_success() || answer.code == StatusCode::CONFLICT {
+        return Ok(());
+    }
+    Err(failed("create", answer.message()))
+}
+
+/// Waits until budgets are served by us, or by kube-apiserver itself, whichever of its servers is asked.
+pub async fn await_served(client: &ApiClient, by_us: bool) -> Result<(), Error> {
+    let deadline = tokio::time::Instant::now() + EFFECT;
+    let mut backoff = Backoff::new();
+    let mut in_a_row = 0;
+    let mut reason = String::new();
+    while in_a_row < IN_A_ROW {
+        match served_by_us(client).await {
+            Ok(ours) if ours == by_us => in_a_row += 1,
+            Ok(_) => {
+                in_a_row = 0;
+                "still served by the other".clone_into(&mut reason);
+                backoff.pause().await;
+            }
+            Err(why) => {
+                in_a_row = 0;
+                reason = why;
+                backoff.pause().await;
+            }
+        }
+        if tokio::time::Instant::now() > deadline {
+            let seconds = EFFECT.as_secs();
+            return Err(failed("wait for", format!("not in force after {seconds} s: {reason}")));
+        }
+    }
+    Ok(())
+}
+
+async fn served_by_us(client: &ApiClient) -> Result<bool, String> {
+    let mut request = http::Request::new(Vec::new());
+    *request.uri_mut() = http::Uri::from_static(BUDGETS);
+    let response = client.send(request).await.map_err(|NoAnswer(why)| why)?;
+    if !response.status().is_success() {
+        return Err(format!("policy/v1 answers {}", response.status()));
+    }
+    Ok(response.headers().contains_key(SERVED_BY))
+}
+
+/// Changes it, unless `change` finds nothing to change.
+async fn edit(
+    client: &ApiClient,
+    change: impl Fn(&mut Value) -> Result<bool, String>,
+) -> Result<bool, Error> {
+    let mut backoff = Backoff::new();
+    for _ in 0..TRIES {
+        let Standing { mut object } = Standing::read(client).await?;
+        if !change(&mut object).map_err(|why| failed("change", why))? {
+            return Ok(false);
+        }
+        let path = format!("{PATH}?fieldManager={NAME}");
+        let answer =
+            client.put(&path, &object).await.map_err(|NoAnswer(why)| failed("change", why))?;
+        match answer.code {
+            code if code.is_success() => return Ok(true),
+            StatusCode::CONFLICT => backoff.pause().await,
+            _ => return Err(failed("change", answer.message())),
+        }
+    }
+    Err(failed("change", "others write it all the time".to_owned()))
+}
+
+fn failed(action: &str, reason: String) -> Error {
+    Error::Refused { action: format!("{action} apiservice/v1.policy"), reason }
+}

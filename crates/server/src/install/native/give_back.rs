@@ -1,0 +1,240 @@
+//! `policy/v1` back to kube-apiserver.
+
+use std::time::Duration;
+
+use http::StatusCode;
+use serde_json::{Value, json};
+use tokio::time::Instant;
+
+use super::super::manifests::{self, Installed, Intercept};
+use super::super::{NAME, SYSTEM_NAMESPACE, refused};
+use super::api_service::{self, Standing};
+use super::import::{self, Budgets, Changes, Step, Storage};
+use crate::api_client::{ApiClient, MERGE_PATCH, NoAnswer};
+use crate::error::Error;
+use crate::watch::Backoff;
+
+/// On the webhook's registration: we are giving back, and what the built-in storage holds up to this
+/// resource version is as old as our taking over.
+const GIVING_BACK: &str = "holdfast.dev/giving-back";
+
+/// For API servers to take note of a webhook. They watch.
+const NOTICE: Duration = Duration::from_secs(1);
+
+/// For upstream's controller to see one budget, and all of them. Its watch may be with us, and ends when
+/// an instance notices that policy/v1 is not ours any more.
+const PROBED: Duration = Duration::from_secs(30);
+const CAUGHT_UP: Duration = Duration::from_mins(3);
+
+pub async fn is_under_way(client: &ApiClient) -> Result<bool, Error> {
+    let registration = registration(client).await?;
+    Ok(registration.is_some_and(|object| !object["metadata"]["annotations"][GIVING_BACK].is_null()))
+}
+
+/// Whether `policy/v1` is ours, or was when an uninstallation began that is not at its end.
+pub async fn was_native(client: &ApiClient) -> Result<bool, Error> {
+    Ok(Standing::read(client).await?.is_ours() || is_under_way(client).await?)
+}
+
+/// Does nothing if `policy/v1` is not ours. Tells what it does in words for the person who waits.
+pub async fn give_back(
+    client: &ApiClient,
+    allow_scope_loss: bool,
+    mut tell: impl FnMut(String),
+) -> Result<(), Error> {
+    if !was_native(client).await? {
+        return forget_copies(client).await;
+    }
+    let standing = Standing::read(client).await?;
+    if standing.is_ours() {
+        let (budgets, _) = Storage::Ours.list(client).await?;
+        refuse_scope_loss(&budgets, allow_scope_loss)?;
+        tell("sending every eviction to the webhook".to_owned());
+        intercept(client, Intercept::All, true).await?;
+        tokio::time::sleep(NOTICE).await;
+        tell("giving policy/v1 back to kube-apiserver".to_owned());
+        api_service::give_back(client).await?;
+        api_service::await_served(client, false).await?;
+        tell("looking for kube-controller-manager's disruption-controller".to_owned());
+        if !is_controller_there(client).await? {
+            tell("it does not answer: policy/v1 stays with Holdfast".to_owned());
+            api_service::restore(client, &standing).await?;
+            intercept(client, Intercept::DryRuns, false).await?;
+            return Err(Error::Obstacles(vec![
+                "kube-controller-manager's disruption-controller does not run: built-in budgets would \
+                 have no status, and no eviction would pass; turn it on first"
+                    .to_owned(),
+            ]));
+        }
+    }
+    api_service::await_served(client, false).await?;
+    let Changes { created, updated, deleted } = equalise(client).await?;
+    tell(format!("built-in budgets: {created} created, {updated} changed, {deleted} deleted"));
+    tell("waiting until the disruption-controller has seen them".to_owned());
+    await_controller(client).await
+}
+
+/// When the webhook is off: the copies have done their duty, and would come back with the next
+/// installation as budgets that somebody deleted meanwhile.
+pub async fn drop_budgets(client: &ApiClient) -> Result<usize, Error> {
+    let (budgets, _) = Storage::Ours.list(client).await?;
+    let steps = budgets.into_values().map(Step::Delete).collect();
+    Ok(import::carry_out(client, Storage::Ours, steps).await?.deleted)
+}
+
+/// Of an installation that did not get to the end.
+async fn forget_copies(client: &ApiClient) -> Result<(), Error> {
+    let Ok((budgets, _)) = Storage::Ours.list(client).await else { return Ok(()) };
+    let copies = budgets.into_values().filter(import::is_copy).map(Step::Delete).collect();
+    import::carry_out(client, Storage::Ours, copies).await?;
+    Ok(())
+}
+
+fn refuse_scope_loss(budgets: &Budgets, allowed: bool) -> Result<(), Error> {
+    let counts_replicas = |budget: &Value| {
+        matches!(budget["spec"]["budgetScope"].as_str(), Some("Workload" | "PodGroup"))
+    };
+    let lost: Vec<String> = (budgets.iter())
+        .filter(|(_, budget)| counts_replicas(budget))
+        .map(|((namespace, name), _)| {
+            format!(
+                "budget {namespace}/{name} counts replicas and would count pods \
+                 (--allow-scope-loss goes on all the same)"
+            )
+        })
+        .collect();
+    if lost.is_empty() || allowed { Ok(()) } else { Err(Error::Obstacles(lost)) }
+}
+
+/// Whether upstream's controller gives a new built-in budget a status.
+async fn is_controller_there(client: &ApiClient) -> Result<bool, Error> {
+    let failed = |reason| Error::Refused {
+        action: format!("create budget {SYSTEM_NAMESPACE}/{PROBE}"),
+        reason,
+    };
+    let resource = Storage::BuiltIn.resource();
+    let path = resource.object_path(SYSTEM_NAMESPACE, PROBE);
+    let manifest = json!({
+        "apiVersion": "policy/v1",
+        "kind": "PodDisruptionBudget",
+        "metadata": {"name": PROBE},
+        "spec": {"minAvailable": 0, "selector": {"matchLabels": {PROBE: ""}}},
+    });
+    let all = resource.namespace_path(SYSTEM_NAMESPACE);
+    let answer = client.post(&all, &manifest).await.map_err(|NoAnswer(why)| failed(why))?;
+    if !answer.code.is_success() && answer.code != StatusCode::CONFLICT {
+        return Err(failed(answer.message()));
+    }
+    let deadline = Instant::now() + PROBED;
+    let mut backoff = Backoff::new();
+    let mut seen = false;
+    while !seen && Instant::now() < deadline {
+        backoff.pause().await;
+        let budget = client.get(&path).await.ok().and_then(|answer| answer.json::<Value>().ok());
+        seen = budget.is_some_and(|budget| budget["status"]["observedGeneration"] == 1);
+    }
+    // If this fails it is deleted with the other built-in budgets that we do not have.
+    let _ = client.delete(&path).await;
+    Ok(seen)
+}
+
+const PROBE: &str = "holdfast-probe";
+
+async fn registration(client: &ApiClient) -> Result<Option<Value>, Error> {
+    let failed = |reason| refused(Installed::Webhook, "read", reason);
+    let answer = client.get(&Installed::Webhook.path()).await;
+    let answer = answer.map_err(|NoAnswer(reason)| failed(reason))?;
+    match answer.code {
+        StatusCode::OK => answer.json().map(Some).map_err(|e| failed(e.to_string())),
+        StatusCode::NOT_FOUND => Ok(None),
+        _ => Err(failed(answer.message())),
+    }
+}
+
+/// Also notes that we are giving back, or with `false` that we are not.
+async fn intercept(
+    client: &ApiClient,
+    intercept: Intercept,
+    giving_back: bool,
+) -> Result<(), Error> {
+    let failed = |reason: String| refused(Installed::Webhook, "change", reason);
+    let Some(object) = registration(client).await? else {
+        return Err(failed("it is not there; start Holdfast again, which registers it".to_owned()));
+    };
+    let config = &object["webhooks"][0]["clientConfig"];
+    let url = config["url"].as_str().unwrap_or_default();
+    let webhook = manifests::webhook(url, &config["caBundle"], intercept).body;
+    let version = &object["metadata"]["resourceVersion"];
+    let patch = json!({
+        "metadata": {
+            "annotations": {GIVING_BACK: giving_back.then_some(version)},
+            "resourceVersion": version,
+        },
+        "webhooks": webhook["webhooks"],
+    });
+    let path = format!("{}?fieldManager={NAME}", Installed::Webhook.path());
+    let answer = client.patch(&path, MERGE_PATCH, &patch).await;
+    let answer = answer.map_err(|NoAnswer(why)| failed(why))?;
+    if answer.code.is_success() { Ok(()) } else { Err(failed(answer.message())) }
+}
+
+/// Makes the built-in storage hold what ours holds, but for what somebody wrote there since.
+async fn equalise(client: &ApiClient) -> Result<Changes, Error> {
+    let since = registration(client).await?;
+    let since = since.as_ref().and_then(|r| r["metadata"]["annotations"][GIVING_BACK].as_str());
+    let since = since.and_then(|version| version.parse::<u64>().ok()).unwrap_or(u64::MAX);
+    let (built_in, _) = Storage::BuiltIn.list(client).await?;
+    let (ours, _) = Storage::Ours.list(client).await?;
+    let is_newer = |budget: &Value| {
+        let version = budget["metadata"]["resourceVersion"].as_str().unwrap_or_default();
+        version.parse::<u64>().is_ok_and(|version| version > since)
+    };
+    let is_going = |budget: &Value| !budget["metadata"]["deletionTimestamp"].is_null();
+    let mut steps = Vec::new();
+    for (key, own) in ours.iter().filter(|(_, own)| !is_going(own)) {
+        let own = without_scope(own);
+        match built_in.get(key) {
+            None => steps.push(Step::Create(own)),
+            Some(built_in) if is_newer(built_in) || import::is_same(&own, built_in) => {}
+            Some(built_in) => steps.push(Step::Update(own, built_in.clone())),
+        }
+    }
+    let gone = built_in.iter().filter(|(key, b)| !ours.contains_key(*key) && !is_newer(b));
+    steps.extend(gone.map(|(_, budget)| Step::Delete(budget.clone())));
+    import::carry_out(client, Storage::BuiltIn, steps).await
+}
+
+fn without_scope(budget: &Value) -> Value {
+    let mut budget = budget.clone();
+    if let Some(spec) = budget["spec"].as_object_mut() {
+        spec.remove("budgetScope");
+    }
+    budget
+}
+
+/// Until here the webhook decides; from here on built-in budgets can.
+async fn await_controller(client: &ApiClient) -> Result<(), Error> {
+    let deadline = Instant::now() + CAUGHT_UP;
+    let mut backoff = Backoff::new();
+    loop {
+        let (budgets, _) = Storage::BuiltIn.list(client).await?;
+        let behind = budgets.values().filter(|budget| {
+            budget["status"]["observedGeneration"] != budget["metadata"]["generation"]
+        });
+        let behind = behind.count();
+        if behind == 0 {
+            return Ok(());
+        }
+        if Instant::now() > deadline {
+            return Err(Error::Refused {
+                action: "give policy/v1 back".to_owned(),
+                reason: format!(
+                    "kube-controller-manager's disruption-controller has not seen {behind} budgets \
+                     after {} s; the webhook goes on deciding, and `holdfast uninstall` can be run again",
+                    CAUGHT_UP.as_secs()
+                ),
+            });
+        }
+        backoff.pause().await;
+    }
+}

@@ -1,0 +1,313 @@
+//! Budgets from one storage to the other, as they are.
+//!
+//! Until we take over, the built-in storage is the true one and ours follows it; when we give back, it
+//! is the other way round. A copy that was made here carries the uid of its original in an annotation,
+//! by which it is told from a budget that somebody created in our group on purpose, until the copy
+//! itself is what `policy/v1` serves.
+
+use std::collections::BTreeMap;
+
+use futures_util::{StreamExt, stream};
+use holdfast_api::budget::{API_VERSION as STORED, GROUP, KIND, PLURAL, VERSION};
+use http::StatusCode;
+use serde_json::{Map, Value, json};
+
+use super::super::NAME;
+use crate::api_client::{ApiClient, MERGE_PATCH, NoAnswer};
+use crate::discovery::Resource;
+use crate::error::Error;
+use crate::native::{SERVED, words};
+use crate::watch::{Page, page};
+
+/// The uid of the original; on a copy that is not served yet.
+pub const IMPORTED: &str = "holdfast.dev/imported-from";
+
+/// Writes at a time: as many as keep an API server busy without holding up others.
+const AT_A_TIME: usize = 8;
+
+/// What a copy cannot have of its original, for the person who installs.
+pub const NOT_KEPT: &str = "metadata.uid, metadata.creationTimestamp, metadata.generation, \
+    metadata.resourceVersion";
+
+/// Namespace and name.
+pub type Key = (String, String);
+pub type Budgets = BTreeMap<Key, Value>;
+
+/// One of the two storages.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Storage {
+    /// kube-apiserver's own, of `policy/v1`.
+    BuiltIn,
+    /// The CRD.
+    Ours,
+}
+
+impl Storage {
+    pub fn resource(self) -> Resource {
+        match self {
+            Self::BuiltIn => Resource::fixed("policy", "v1", PLURAL),
+            Self::Ours => Resource::fixed(GROUP, VERSION, PLURAL),
+        }
+    }
+
+    fn api_version(self) -> &'static str {
+        match self {
+            Self::BuiltIn => SERVED,
+            Self::Ours => STORED,
+        }
+    }
+
+    fn path(self, (namespace, name): &Key) -> String {
+        self.resource().object_path(namespace, name)
+    }
+
+    /// All budgets, and the version of the list.
+    pub async fn list(self, client: &ApiClient) -> Result<(Budgets, String), Error> {
+        let resource = self.resource();
+        let failed = |reason| Error::Unlisted { what: resource.qualified(), reason };
+        let (mut budgets, mut token) = (Budgets::new(), String::new());
+        loop {
+            let answer = page(client, &resource, &token).await.map_err(failed)?;
+            let page = Page::of(&answer).map_err(failed)?;
+            for item in page.items.unwrap_or_default() {
+                let budget: Value =
+                    serde_json::from_str(item.get()).map_err(|e| failed(e.to_string()))?;
+                budgets.insert(key(&budget), budget);
+            }
+            if page.metadata.r#continue.is_empty() {
+                return Ok((budgets, page.metadata.resource_version));
+            }
+            token = page.metadata.r#continue;
+        }
+    }
+}
+
+pub fn key(budget: &Value) -> Key {
+    let text = |field: &str| budget["metadata"][field].as_str().unwrap_or_default().to_owned();
+    (text("namespace"), text("name"))
+}
+
+/// Whether the budget is a copy of an original that is still served elsewhere.
+pub fn is_copy(budget: &Value) -> bool {
+    !budget["metadata"]["annotations"][IMPORTED].is_null()
+}
+
+/// What a copy has to have of its original.
+fn essence(budget: &Value) -> Value {
+    let metadata = &budget["metadata"];
+    let mut annotations = metadata["annotations"].as_object().cloned().unwrap_or_default();
+    annotations.remove(IMPORTED);
+    json!({
+        "labels": metadata["labels"].as_object().cloned().unwrap_or_default(),
+        "annotations": annotations,
+        "finalizers": metadata["finalizers"].as_array().cloned().unwrap_or_default(),
+        "ownerReferences": metadata["ownerReferences"].as_array().cloned().unwrap_or_default(),
+        "spec": budget["spec"],
+    })
+}
+
+pub fn is_same(one: &Value, other: &Value) -> bool {
+    essence(one) == essence(other)
+}
+
+/// How many budgets were created, changed and deleted.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Changes {
+    pub created: usize,
+    pub updated: usize,
+    pub deleted: usize,
+}
+
+/// What is to be done so that `to` holds what `from` holds.
+#[derive(Debug)]
+pub enum Step {
+    Create(Value),
+    /// The original, and what it is to replace.
+    Update(Value, Value),
+    Delete(Value),
+}
+
+/// Carries out steps on a storage, several at a time; the first failure is told when all are done.
+pub async fn carry_out(
+    client: &ApiClient,
+    to: Storage,
+    steps: Vec<Step>,
+) -> Result<Changes, Error> {
+    let mut changes = Changes::default();
+    for step in &steps {
+        match step {
+            Step::Create(_) => changes.created += 1,
+            Step::Update(..) => changes.updated += 1,
+            Step::Delete(_) => changes.deleted += 1,
+        }
+    }
+    let work = steps.into_iter().map(|step| one(client, to, step));
+    let outcomes: Vec<Result<(), Error>> =
+        stream::iter(work).buffer_unordered(AT_A_TIME).collect().await;
+    outcomes.into_iter().collect::<Result<(), Error>>()?;
+    Ok(changes)
+}
+
+async fn one(client: &ApiClient, to: Storage, step: Step) -> Result<(), Error> {
+    match step {
+        Step::Create(original) => create(client, to, &original).await,
+        Step::Update(original, current) => update(client, to, &original, &current).await,
+        Step::Delete(current) => delete(client, to, &current).await,
+    }
+}
+
+async fn create(client: &ApiClient, to: Storage, original: &Value) -> Result<(), Error> {
+    let key = key(original);
+    let path = format!("{}?fieldManager={NAME}", to.resource().namespace_path(&key.0));
+    let answer = client
+        .post(&path, &copied(to, original, None))
+        .await
+        .map_err(|NoAnswer(why)| failed("create", &key, why))?;
+    match answer.code {
+        code if code.is_success() => {
+            let created: Value =
+                answer.json().map_err(|e| failed("create", &key, e.to_string()))?;
+            restore_managers(client, to, original, &created).await
+        }
+        // An earlier try was carried out unseen, or its namespace is going: the next look will tell.
+        StatusCode::CONFLICT => Ok(()),
+        StatusCode::FORBIDDEN if answer.message().contains("being terminated") => Ok(()),
+        _ => Err(failed("create", &key, answer.message())),
+    }
+}
+
+async fn update(
+    client: &ApiClient,
+    to: Storage,
+    original: &Value,
+    current: &Value,
+) -> Result<(), Error> {
+    let key = key(original);
+    let path = format!("{}?fieldManager={NAME}", to.path(&key));
+    let answer = client
+        .put(&path, &copied(to, original, Some(current)))
+        .await
+        .map_err(|NoAnswer(why)| failed("change", &key, why))?;
+    match answer.code {
+        code if code.is_success() => {
+            let updated: Value =
+                answer.json().map_err(|e| failed("change", &key, e.to_string()))?;
+            restore_managers(client, to, original, &updated).await
+        }
+        // It changed or went meanwhile: the next look will tell.
+        StatusCode::CONFLICT | StatusCode::NOT_FOUND => Ok(()),
+        _ => Err(failed("change", &key, answer.message())),
+    }
+}
+
+/// A write makes us the manager of what it wrote. A second one, which changes nothing else, gives the
+/// fields back to those who manage them in the original.
+async fn restore_managers(
+    client: &ApiClient,
+    to: Storage,
+    original: &Value,
+    written: &Value,
+) -> Result<(), Error> {
+    let key = key(original);
+    let mut restored = written.clone();
+    restored["metadata"]["managedFields"] = managers(to, original);
+    let path = format!("{}?fieldManager={NAME}", to.path(&key));
+    let answer =
+        client.put(&path, &restored).await.map_err(|NoAnswer(why)| failed("change", &key, why))?;
+    match answer.code {
+        code if code.is_success() => Ok(()),
+        StatusCode::CONFLICT | StatusCode::NOT_FOUND => Ok(()),
+        _ => Err(failed("change", &key, answer.message())),
+    }
+}
+
+/// Those of the status are not copied: the status is computed anew.
+fn managers(to: Storage, original: &Value) -> Value {
+    let mut holder = json!({"metadata": {"managedFields": original["metadata"]["managedFields"]}});
+    match to {
+        Storage::Ours => words::stored(&mut holder),
+        Storage::BuiltIn => words::served(&mut holder),
+    }
+    let entries = holder["metadata"]["managedFields"].as_array().cloned().unwrap_or_default();
+    entries.into_iter().filter(|entry| entry["subresource"].is_null()).collect()
+}
+
+/// The original as an object of the other storage, in the place of `current` if there is one.
+fn copied(to: Storage, original: &Value, current: Option<&Value>) -> Value {
+    let (namespace, name) = key(original);
+    let mut metadata = Map::new();
+    metadata.insert("namespace".to_owned(), json!(namespace));
+    metadata.insert("name".to_owned(), json!(name));
+    let from = &original["metadata"];
+    for field in ["labels", "annotations", "finalizers", "ownerReferences"] {
+        if !from[field].is_null() {
+            metadata.insert(field.to_owned(), from[field].clone());
+        }
+    }
+    let mut copy = json!({
+        "apiVersion": to.api_version(),
+        "kind": KIND,
+        "metadata": metadata,
+        "spec": original["spec"],
+    });
+    let annotations = &mut copy["metadata"]["annotations"];
+    match to {
+        Storage::Ours => annotations[IMPORTED] = from["uid"].clone(),
+        Storage::BuiltIn => {
+            if let Some(annotations) = annotations.as_object_mut() {
+                annotations.remove(IMPORTED);
+            }
+            // The API server would drop it; kubectl would be told that it is unknown.
+            if let Some(spec) = copy["spec"].as_object_mut() {
+                spec.remove("budgetScope");
+            }
+        }
+    }
+    if let Some(current) = current {
+        copy["metadata"]["resourceVersion"] = current["metadata"]["resourceVersion"].clone();
+        copy["metadata"]["uid"] = current["metadata"]["uid"].clone();
+    }
+    copy
+}
+
+async fn delete(client: &ApiClient, to: Storage, current: &Value) -> Result<(), Error> {
+    let key = key(current);
+    let path = to.path(&key);
+    if current["metadata"]["finalizers"].as_array().is_some_and(|all| !all.is_empty()) {
+        // Whoever set them looks for the original.
+        let patch = json!({"metadata": {"finalizers": null}});
+        let answer = client.patch(&path, MERGE_PATCH, &patch).await;
+        answer.map_err(|NoAnswer(why)| failed("change", &key, why))?;
+    }
+    let answer = client.delete(&path).await.map_err(|NoAnswer(why)| failed("delete", &key, why))?;
+    if answer.code.is_success() || answer.code == StatusCode::NOT_FOUND {
+        return Ok(());
+    }
+    Err(failed("delete", &key, answer.message()))
+}
+
+/// The annotation of copies: set to another value, or with `None` taken away. Either way the budget is
+/// written, so that whoever watches sees it.
+pub async fn mark(client: &ApiClient, budgets: &[Key], value: Option<&str>) -> Result<(), Error> {
+    let patch = json!({"metadata": {"annotations": {IMPORTED: value}}});
+    let write = |key: &Key| {
+        let (path, patch, key) = (Storage::Ours.path(key), patch.clone(), key.clone());
+        async move {
+            let path = format!("{path}?fieldManager={NAME}");
+            let answer = client.patch(&path, MERGE_PATCH, &patch).await;
+            let answer = answer.map_err(|NoAnswer(why)| failed("change", &key, why))?;
+            if answer.code.is_success() || answer.code == StatusCode::NOT_FOUND {
+                return Ok(());
+            }
+            Err(failed("change", &key, answer.message()))
+        }
+    };
+    let work: Vec<_> = budgets.iter().map(write).collect();
+    let outcomes: Vec<Result<(), Error>> =
+        stream::iter(work).buffer_unordered(AT_A_TIME).collect().await;
+    outcomes.into_iter().collect()
+}
+
+fn failed(action: &str, (namespace, name): &Key, reason: String) -> Error {
+    Error::Refused { action: format!("{action} budget {namespace}/{name}"), reason }
+}

@@ -1,0 +1,245 @@
+//! Taking over `policy/v1`, and giving it back.
+//!
+//! ```text
+//! install:    copy budgets -> webhook on, for all evictions -> copy what changed -> `APIService` to us
+//!             -> verify -> write each budget once -> webhook for dry runs only
+//!             ... an hour later, when every watch has been opened anew: write each budget once more
+//! uninstall:  webhook on, for all evictions -> `APIService` back -> built-in budgets as ours are
+//!             -> upstream's controller has seen them -> webhook off
+//! ```
+//!
+//! At every arrow the process may end. Evictions are then decided as before, or refused because the
+//! webhook does not answer, and the same command goes on from where it stands.
+
+pub mod api_service;
+mod follow;
+pub mod give_back;
+pub mod import;
+mod preflight;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use http::StatusCode;
+use jiff::{SignedDuration, Timestamp};
+use tokio::sync::watch;
+use tokio::time::Instant;
+
+use super::manifests::{self, Installed, Intercept};
+use super::registration::Registration;
+use super::{MANAGED_BY, NAME, apply_one, refused};
+use crate::api_client::{ApiClient, NoAnswer};
+use crate::connect::Identity;
+use crate::error::Error;
+use crate::watch::Backoff;
+use api_service::{Place, Standing};
+use follow::Follower;
+use import::{IMPORTED, Storage};
+
+/// For API servers to take note of a webhook. They watch.
+const NOTICE: Duration = Duration::from_secs(1);
+
+/// For writes that an API server took in just before it noticed that `policy/v1` is ours.
+const LATE_WRITES: Duration = Duration::from_secs(2);
+
+/// For the statuses of budgets that were just copied.
+const STATUSES: Duration = Duration::from_mins(1);
+
+/// A watch is open for an hour at most (`--min-request-timeout` is half of that).
+const WATCHES_RESUMED: SignedDuration = SignedDuration::from_mins(65);
+
+/// How often to look after the `APIService`. When it is given back, watches through us end no later than
+/// this, and upstream's controller sees the built-in budgets again.
+const LOOK: Duration = Duration::from_secs(5);
+
+/// On a copy that `policy/v1` serves, until it is written for the second time.
+const SERVED_NOW: &str = "served";
+
+/// What an instance in native mode does beside serving.
+#[derive(Clone, Debug)]
+pub struct Takeover {
+    pub client: ApiClient,
+    pub registration: Registration,
+    pub place: Place,
+    /// Whether `policy/v1` is ours, for whoever watches through us.
+    pub serves: Arc<watch::Sender<bool>>,
+}
+
+/// The objects that only native mode needs, before rights are checked.
+pub async fn apply(
+    client: &ApiClient,
+    identity: &Identity,
+    host: &str,
+    port: u16,
+) -> Result<u16, Error> {
+    apply_one(client, &manifests::native(identity)).await?;
+    // One of the chart's, say: it knows where we are.
+    if let Some((port, false)) = service_port(client).await? {
+        return Ok(port);
+    }
+    apply_one(client, &manifests::service(host, port)).await?;
+    Ok(port)
+}
+
+/// The port of the Service that is there, and whether it is one that we made.
+pub async fn service_port(client: &ApiClient) -> Result<Option<(u16, bool)>, Error> {
+    let failed = |reason| refused(Installed::Service, "read", reason);
+    let answer = client.get(&Installed::Service.path()).await;
+    let answer = answer.map_err(|NoAnswer(reason)| failed(reason))?;
+    match answer.code {
+        StatusCode::OK => {
+            let service: serde_json::Value = answer.json().map_err(|e| failed(e.to_string()))?;
+            let port = service["spec"]["ports"][0]["port"].as_u64();
+            let port = port.and_then(|port| u16::try_from(port).ok()).unwrap_or_default();
+            Ok(Some((port, service["metadata"]["labels"][MANAGED_BY] == NAME)))
+        }
+        StatusCode::NOT_FOUND => Ok(None),
+        _ => Err(failed(answer.message())),
+    }
+}
+
+impl Takeover {
+    pub async fn standing(&self) -> Result<Standing, Error> {
+        Standing::read(&self.client).await
+    }
+
+    /// Of an instance that finds `policy/v1` to be ours already, before it is ready itself.
+    pub async fn join(&mut self) -> Result<(), Error> {
+        self.registration.intercept = self.intercept_now().await?;
+        self.registration.register().await?;
+        api_service::take_over(&self.client, &self.place).await
+    }
+
+    /// Refuses before anything is changed.
+    pub async fn preflight(&self, accept_bypass: bool) -> Result<(), Error> {
+        if give_back::is_under_way(&self.client).await? {
+            return Err(Error::Obstacles(vec![
+                "an uninstallation is under way; finish it with `holdfast uninstall`".to_owned(),
+            ]));
+        }
+        preflight::check(&self.client, &self.standing().await?, accept_bypass).await
+    }
+
+    /// Takes over. The caches are synced, so that evictions can be decided from the first on.
+    pub async fn install(&mut self) -> Result<(), Error> {
+        let (follower, changes) = Follower::start(self.client.clone()).await?;
+        tracing::info!(
+            created = changes.created,
+            updated = changes.updated,
+            deleted = changes.deleted,
+            not_kept = import::NOT_KEPT,
+            "copied the built-in budgets"
+        );
+        self.registration.intercept = Intercept::All;
+        self.registration.register().await?;
+        tokio::time::sleep(NOTICE).await;
+        let (stop, stopped) = watch::channel(false);
+        let following = tokio::spawn(follower.run(stopped));
+        let taken = self.flip().await;
+        tokio::time::sleep(LATE_WRITES).await;
+        stop.send_replace(true);
+        following.await.map_err(|e| Error::Internal(e.to_string()))?;
+        taken?;
+        self.complete().await
+    }
+
+    async fn flip(&self) -> Result<(), Error> {
+        self.await_statuses().await?;
+        api_service::take_over(&self.client, &self.place).await?;
+        api_service::await_served(&self.client, true).await
+    }
+
+    /// What is left once `policy/v1` is ours; safe to repeat.
+    pub async fn complete(&mut self) -> Result<(), Error> {
+        api_service::await_served(&self.client, true).await?;
+        let (budgets, _) = Storage::Ours.list(&self.client).await?;
+        let unwritten = budgets.iter().filter(|(_, budget)| {
+            let mark = &budget["metadata"]["annotations"][IMPORTED];
+            !mark.is_null() && mark != SERVED_NOW
+        });
+        let unwritten: Vec<_> = unwritten.map(|(key, _)| key.clone()).collect();
+        import::mark(&self.client, &unwritten, Some(SERVED_NOW)).await?;
+        self.registration.intercept = Intercept::DryRuns;
+        self.registration.register().await
+    }
+
+    /// Looks after the `APIService` for ever, and writes the copies for the second time when it is due.
+    pub async fn keep(&self) {
+        let mut written = false;
+        loop {
+            tokio::time::sleep(LOOK).await;
+            match self.look_after().await {
+                Ok(ours) if ours != *self.serves.borrow() => {
+                    tracing::info!(ours, "policy/v1 has changed hands");
+                    self.serves.send_replace(ours);
+                }
+                Ok(_) => {}
+                Err(error) => tracing::debug!(%error, "cannot look after the APIService"),
+            }
+            if !written {
+                written = self.write_again().await.unwrap_or_else(|error| {
+                    tracing::warn!(%error, "cannot write the copied budgets for the second time");
+                    false
+                });
+            }
+        }
+    }
+
+    /// Whether it is ours. Our certificate is in it then.
+    async fn look_after(&self) -> Result<bool, Error> {
+        let ours = self.standing().await?.is_ours();
+        if ours {
+            api_service::take_over(&self.client, &self.place).await?;
+        }
+        Ok(ours)
+    }
+
+    /// Whether it is done.
+    async fn write_again(&self) -> Result<bool, Error> {
+        let standing = self.standing().await?;
+        let since = standing.taken_over().unwrap_or_else(Timestamp::now);
+        if Timestamp::now().duration_since(since) < WATCHES_RESUMED {
+            return Ok(false);
+        }
+        let (budgets, _) = Storage::Ours.list(&self.client).await?;
+        let marked = budgets.iter().filter(|(_, budget)| import::is_copy(budget));
+        let marked: Vec<_> = marked.map(|(key, _)| key.clone()).collect();
+        import::mark(&self.client, &marked, None).await?;
+        if !marked.is_empty() {
+            tracing::info!(budgets = marked.len(), "written again, for watches that have resumed");
+        }
+        Ok(true)
+    }
+
+    /// As it stands, so that an instance that joins does not undo what another has come to.
+    async fn intercept_now(&self) -> Result<Intercept, Error> {
+        let narrow = self.registration.conditions().await?.is_some_and(|count| count > 0);
+        Ok(if narrow { Intercept::DryRuns } else { Intercept::All })
+    }
+
+    /// Every budget has been computed, so that its first eviction is not refused for nothing.
+    async fn await_statuses(&self) -> Result<(), Error> {
+        let deadline = Instant::now() + STATUSES;
+        let mut backoff = Backoff::new();
+        loop {
+            let (budgets, _) = Storage::Ours.list(&self.client).await?;
+            let behind = budgets.values().filter(|budget| {
+                budget["status"]["observedGeneration"] != budget["metadata"]["generation"]
+            });
+            let behind = behind.count();
+            if behind == 0 {
+                return Ok(());
+            }
+            if Instant::now() > deadline {
+                return Err(Error::Refused {
+                    action: "take over policy/v1".to_owned(),
+                    reason: format!(
+                        "{behind} budgets have no status after {} s",
+                        STATUSES.as_secs()
+                    ),
+                });
+            }
+            backoff.pause().await;
+        }
+    }
+}
