@@ -5,7 +5,7 @@ use std::sync::LazyLock;
 use std::time::Duration;
 
 use futures_util::{AsyncBufRead, TryStreamExt};
-use http::{Method, Request, header};
+use http::{HeaderMap, Method, Request, header};
 use http_body_util::BodyExt;
 use kube::client::Body;
 use kube::config::{KubeConfigOptions, Kubeconfig};
@@ -34,7 +34,7 @@ pub struct Client {
 #[derive(Clone, Debug)]
 pub struct Answer {
     pub code: u16,
-    pub retry_after: bool,
+    pub headers: HeaderMap,
     /// Null if it was no JSON.
     pub body: Value,
 }
@@ -104,10 +104,10 @@ impl Client {
         let exchange = async {
             let response = self.client.send(request).await.map_err(|e| format!("{e:?}"))?;
             let code = response.status().as_u16();
-            let retry_after = response.headers().contains_key(header::RETRY_AFTER);
+            let headers = response.headers().clone();
             let body = response.into_body().collect().await.map_err(|e| e.to_string())?;
             let body = serde_json::from_slice(&body.to_bytes()).unwrap_or_default();
-            Ok::<_, String>(Answer { code, retry_after, body })
+            Ok::<_, String>(Answer { code, headers, body })
         };
         let outcome = RUNTIME.block_on(async { tokio::time::timeout(TIMEOUT, exchange).await });
         match outcome {

@@ -1,5 +1,6 @@
 //! One eviction, and its answer.
 
+use http::header;
 use serde_json::{Value, json};
 
 use crate::client::{Answer, Client};
@@ -85,7 +86,7 @@ impl From<Answer> for Outcome {
             reason: text(&answer.body["reason"]),
             message: text(&answer.body["message"]),
             causes: causes.iter().map(|c| (text(&c["reason"]), text(&c["message"]))).collect(),
-            retry_after: answer.retry_after
+            retry_after: answer.headers.contains_key(header::RETRY_AFTER)
                 || !answer.body["details"]["retryAfterSeconds"].is_null(),
         }
     }

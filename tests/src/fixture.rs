@@ -134,6 +134,10 @@ impl Fixture {
         self.admin.get("/apis/leaderworkerset.x-k8s.io/v1").is_success()
     }
 
+    pub fn is_localkube(&self) -> bool {
+        env::var_os(KUBECONFIG).is_none()
+    }
+
     /// Whether nodes are played on this cluster: whether one that a test creates turns Ready.
     pub fn plays_nodes(&self) -> bool {
         crate::world::World::try_node(self)

@@ -12,6 +12,7 @@
 //!    |-- history  all that happened to some objects, in the API server's order
 //!    '-- lws      a LeaderWorkerSet, and its groups as its history shows them
 //!
+//! localkube programs of the control plane, restarted
 //! server    the `holdfast serve` process; `balancer` stands before several of them
 //! suite     runs tests, or says why it cannot
 //! ```
@@ -24,6 +25,7 @@ pub mod drain;
 pub mod evict;
 pub mod fixture;
 pub mod history;
+pub mod localkube;
 pub mod lws;
 pub mod pod;
 pub mod process;

@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 use libtest_mimic::{Arguments, Completion, Trial};
 
 use crate::fixture::{self, HOW_TO_RUN, Mode, fixture};
+use crate::localkube;
 
 /// A test's name and what it needs.
 #[derive(Clone, Copy, Debug)]
@@ -15,12 +16,20 @@ pub struct Test {
     pub run: fn(),
     /// Nodes and pods that run without machines: localkube's, or kwok on another cluster.
     pub needs_nodes: bool,
-    /// `LeaderWorkerSet`'s controller.
-    pub needs_lws: bool,
+    /// What else not every cluster has.
+    pub needs: Option<Need>,
     /// Takes minutes.
     pub long: bool,
     /// Why it says nothing about native mode.
     pub not_native: Option<&'static str>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Need {
+    /// `LeaderWorkerSet`'s controller.
+    Lws,
+    /// A control plane whose programs can be restarted.
+    Localkube,
 }
 
 /// `tests![drain::this, drain::that]`: functions by their paths, which are their names.
@@ -31,7 +40,7 @@ macro_rules! tests {
             name: stringify!($test),
             run: $test,
             needs_nodes: true,
-            needs_lws: false,
+            needs: None,
             long: false,
             not_native: None,
         }),*]
@@ -47,7 +56,13 @@ impl Test {
 
     #[must_use]
     pub fn with_lws(mut self) -> Self {
-        self.needs_lws = true;
+        self.needs = Some(Need::Lws);
+        self
+    }
+
+    #[must_use]
+    pub fn on_localkube(mut self) -> Self {
+        self.needs = Some(Need::Localkube);
         self
     }
 
@@ -121,14 +136,26 @@ struct Cluster {
     runs_lws: bool,
 }
 
+impl Cluster {
+    fn lacks(self, need: Need) -> Option<&'static str> {
+        match need {
+            Need::Lws if !self.runs_lws => Some("LeaderWorkerSet is not installed here"),
+            Need::Localkube if !localkube::is_there() => {
+                Some("it restarts programs of the control plane, which takes localkube")
+            }
+            Need::Lws | Need::Localkube => None,
+        }
+    }
+}
+
 fn trial(test: Test, cluster: Cluster, full: bool, times: Times) -> Trial {
     let run = move || {
         if test.needs_nodes && !cluster.plays_nodes {
             let why = "no node that a test creates turns Ready here; run kwok on this cluster";
             return Ok(Completion::ignored_with(why));
         }
-        if test.needs_lws && !cluster.runs_lws {
-            return Ok(Completion::ignored_with("LeaderWorkerSet is not installed here"));
+        if let Some(why) = test.needs.and_then(|need| cluster.lacks(need)) {
+            return Ok(Completion::ignored_with(why));
         }
         if let (Some(why), Mode::Native) = (test.not_native, fixture().mode) {
             return Ok(Completion::ignored_with(why));

@@ -50,11 +50,27 @@ impl World {
         world
     }
 
-    /// A node that is Ready.
+    /// A node that is Ready, with room for everything.
     #[track_caller]
     pub fn node(&self, name: &str) -> String {
+        self.node_of(name, Value::Null)
+    }
+
+    /// A node with so many CPUs.
+    #[track_caller]
+    pub fn small_node(&self, name: &str, cpus: usize) -> String {
+        let room = json!({"cpu": cpus.to_string(), "memory": "64Gi", "pods": "110"});
+        self.node_of(name, json!({"capacity": room, "allocatable": room}))
+    }
+
+    #[track_caller]
+    fn node_of(&self, name: &str, status: Value) -> String {
         let name = format!("{}-{name}", self.namespace);
-        let _ = self.admin.post("/api/v1/nodes", &node(&name)).ok();
+        let mut manifest = node(&name);
+        if !status.is_null() {
+            manifest["status"] = status;
+        }
+        let _ = self.admin.post("/api/v1/nodes", &manifest).ok();
         self.nodes.lock().expect("not poisoned").push(name.clone());
         until("the node is Ready", || {
             let node = self.admin.get(&format!("/api/v1/nodes/{name}")).ok().body;

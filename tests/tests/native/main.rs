@@ -1,15 +1,22 @@
 //! Native mode comes, serves, is away and goes. One test after the other, each with servers of its own.
 
 mod away;
+mod control_plane;
 
 use std::process::ExitCode;
 
-use holdfast_e2e::suite;
+use holdfast_e2e::suite::{self, Test};
 use holdfast_e2e::{server, tests};
 use libtest_mimic::Arguments;
 
 fn main() -> ExitCode {
-    let tests = tests![away::without_it_nothing_is_evicted_and_everything_else_goes_on];
+    let mut tests = tests![away::without_it_nothing_is_evicted_and_everything_else_goes_on];
+    let on_localkube = tests![
+        control_plane::scheduler_and_controllers_start_and_work_without_errors,
+        control_plane::it_stays_as_long_as_no_controller_would_take_over,
+        control_plane::an_api_server_that_restarts_finds_policy_as_it_left_it,
+    ];
+    tests.extend(on_localkube.into_iter().map(Test::on_localkube));
     let clean = || server::uninstall().map(drop);
     suite::run(Arguments::from_args(), 1, &tests, clean, |()| clean())
 }

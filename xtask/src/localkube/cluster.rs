@@ -6,7 +6,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use anyhow::{Context as _, Result, bail};
+use anyhow::{Context as _, Result, anyhow, bail};
 
 use super::{
     build,
@@ -69,10 +69,7 @@ impl Localkube {
             Some(state) if state.is_running() => {
                 Ok(Self { dir: dir.to_owned(), programs: state.programs })
             }
-            _ => bail!(
-                "no localkube runs in {}: start one with `cargo xtask localkube up`",
-                dir.display()
-            ),
+            _ => Err(none_runs(dir)),
         }
     }
 
@@ -92,6 +89,20 @@ impl Localkube {
         Ok(())
     }
 
+    /// Restarts a component of the control plane in `dir`, with these flags in addition until the next
+    /// restart, and waits until it is ready. It may have ended before.
+    pub fn restart(dir: &Path, component: &str, flags: &[String]) -> Result<()> {
+        let began = Instant::now();
+        if !dir.exists() {
+            return Err(none_runs(dir));
+        }
+        let _lock = state::lock(dir)?;
+        let mut state = State::load(dir)?.ok_or_else(|| none_runs(dir))?;
+        start::restart(dir, &mut state, component, flags)?;
+        eprintln!("localkube: {component} ready after {}", progress::human(began.elapsed()));
+        Ok(())
+    }
+
     pub fn kubeconfig(&self, identity: Identity) -> PathBuf {
         identity.kubeconfig(&self.dir)
     }
@@ -102,12 +113,20 @@ impl Localkube {
         let rest = env::split_paths(&path).filter(|entry| *entry != self.programs);
         let path = env::join_paths([self.programs.clone()].into_iter().chain(rest))
             .context("put the programs' directory on PATH")?;
+        let own = env::current_exe().context("find this program")?;
         Ok(vec![
             ("KUBECONFIG", self.kubeconfig(Identity::Admin).display().to_string()),
             ("PATH", path.to_string_lossy().into_owned()),
             ("HOLDFAST_LOCALKUBE_DIR", self.dir.display().to_string()),
+            // For tests that restart its parts.
+            ("HOLDFAST_XTASK", own.display().to_string()),
         ])
     }
+}
+
+fn none_runs(dir: &Path) -> anyhow::Error {
+    let dir = dir.display();
+    anyhow!("no localkube runs in {dir}: start one with `cargo xtask localkube up`")
 }
 
 /// In the opposite order of start: clients before the servers which they would complain about.

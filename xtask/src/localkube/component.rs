@@ -2,6 +2,8 @@
 
 use std::path::Path;
 
+use serde::{Deserialize, Serialize};
+
 use super::{
     identity::{self, Identity},
     pki::{FRONT_PROXY_CLIENT, Pki},
@@ -9,10 +11,10 @@ use super::{
 };
 
 /// A program to run, and how to tell that it is ready.
-#[derive(Debug)]
+#[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Component {
     /// The program's name too.
-    pub name: &'static str,
+    pub name: String,
     pub args: Vec<String>,
     pub probe: Probe,
 }
@@ -31,7 +33,7 @@ pub fn etcd(dir: &Path, port: u16, peer_port: u16) -> Component {
         // The data need not survive a crash of the machine.
         ("unsafe-no-fsync", "true"),
     ]);
-    Component { name: "etcd", args, probe: Probe { port, path: "/health", scheme: Scheme::Http } }
+    Component { name: "etcd".to_owned(), args, probe: http(port, "/health") }
 }
 
 /// `more` are flags that come last and so overrule the others.
@@ -67,7 +69,7 @@ pub fn kube_apiserver(
     ]);
     args.extend(serving(pki, port));
     args.extend(more.iter().cloned());
-    Component { name: "kube-apiserver", args, probe: https(port, "/readyz") }
+    Component { name: "kube-apiserver".to_owned(), args, probe: https(port, "/readyz") }
 }
 
 pub fn kube_controller_manager(dir: &Path, pki: &Pki, port: u16) -> Component {
@@ -84,7 +86,7 @@ pub fn kube_controller_manager(dir: &Path, pki: &Pki, port: u16) -> Component {
         ("feature-gates", FEATURE_GATES),
     ]);
     args.extend(serving(pki, port));
-    Component { name: "kube-controller-manager", args, probe: https(port, "/healthz") }
+    Component { name: "kube-controller-manager".to_owned(), args, probe: https(port, "/healthz") }
 }
 
 pub fn kube_scheduler(dir: &Path, pki: &Pki, port: u16) -> Component {
@@ -94,7 +96,7 @@ pub fn kube_scheduler(dir: &Path, pki: &Pki, port: u16) -> Component {
         ("feature-gates", FEATURE_GATES),
     ]);
     args.extend(serving(pki, port));
-    Component { name: "kube-scheduler", args, probe: https(port, "/readyz") }
+    Component { name: "kube-scheduler".to_owned(), args, probe: https(port, "/readyz") }
 }
 
 /// Plays the kubelets of all nodes. `stages` are the files which tell it how nodes and pods fare.
@@ -109,7 +111,7 @@ pub fn kwok<'a>(dir: &Path, stages: impl Iterator<Item = &'a Path>, port: u16) -
         ("node-lease-duration-seconds", "40"),
     ]);
     args.extend(stages.map(|stage| format!("--config={}", stage.display())));
-    Component { name: "kwok", args, probe: Probe { port, path: "/readyz", scheme: Scheme::Http } }
+    Component { name: "kwok".to_owned(), args, probe: http(port, "/readyz") }
 }
 
 /// Ready when it answers the last webhook that it sets up, which is after its controllers.
@@ -121,7 +123,7 @@ pub fn lws(dir: &Path, config: &Path, webhook_port: u16) -> Component {
         ("metrics-bind-address", "0"),
         ("health-probe-bind-address", "0"),
     ]);
-    Component { name: "lws", args, probe: https(webhook_port, "/validate--v1-pod") }
+    Component { name: "lws".to_owned(), args, probe: https(webhook_port, "/validate--v1-pod") }
 }
 
 /// `PodGroup`s and gang scheduling are off by default in this version.
@@ -136,8 +138,12 @@ fn serving(pki: &Pki, port: u16) -> Vec<String> {
     ])
 }
 
-fn https(port: u16, path: &'static str) -> Probe {
-    Probe { port, path, scheme: Scheme::Https }
+fn http(port: u16, path: &str) -> Probe {
+    Probe { port, path: path.to_owned(), scheme: Scheme::Http }
+}
+
+fn https(port: u16, path: &str) -> Probe {
+    Probe { port, path: path.to_owned(), scheme: Scheme::Https }
 }
 
 fn flags<const N: usize>(flags: [(&str, &str); N]) -> Vec<String> {

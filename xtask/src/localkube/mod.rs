@@ -60,6 +60,9 @@ pub fn run(args: &Args) -> Result<()> {
             Ok(())
         }
         Command::Up { at, options } => up(&at.dir()?, options),
+        Command::Restart { at, component, flags } => {
+            Localkube::restart(&at.dir()?, component, flags)
+        }
         Command::Down(at) => Localkube::down(&at.dir()?),
         Command::Env(at) => {
             for (name, value) in Localkube::open(&at.dir()?)?.env()? {
@@ -80,6 +83,17 @@ enum Command {
         at: At,
         #[command(flatten)]
         options: Options,
+    },
+    /// Stop a component and start it again
+    Restart {
+        #[command(flatten)]
+        at: At,
+        /// A program of the control plane: kube-apiserver, kube-controller-manager, ...
+        #[arg(value_name = "NAME")]
+        component: String,
+        /// A flag for it until it is restarted again; may be given several times
+        #[arg(long = "flag", value_name = "--NAME=VALUE", allow_hyphen_values = true)]
+        flags: Vec<String>,
     },
     /// Stop the control plane and remove its directory
     Down(At),

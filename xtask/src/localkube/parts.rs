@@ -30,7 +30,7 @@ impl Localkube {
         component.args.push(format!("--controllers={controllers}"));
         port.release();
         let log = self.dir.join("logs").join(format!("{name}.log"));
-        let program = self.programs.join(component.name);
+        let program = self.programs.join(&component.name);
         let process =
             Process::spawn(name, &program, &component.args, &self.dir.join("home"), &log)?;
         let prober = Prober::new(&pki.cert("ca"))?;

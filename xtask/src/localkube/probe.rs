@@ -14,15 +14,16 @@ use rustls::{
     ClientConfig, ClientConnection, RootCertStore, StreamOwned,
     pki_types::{CertificateDer, ServerName, pem::PemObject as _},
 };
+use serde::{Deserialize, Serialize};
 
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Probe {
     pub port: u16,
-    pub path: &'static str,
+    pub path: String,
     pub scheme: Scheme,
 }
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Scheme {
     Http,
     Https,
@@ -54,11 +55,11 @@ impl Prober {
         stream.set_read_timeout(Some(TIMEOUT))?;
         stream.set_write_timeout(Some(TIMEOUT))?;
         let answer = match probe.scheme {
-            Scheme::Http => get(stream, probe.path)?,
+            Scheme::Http => get(stream, &probe.path)?,
             Scheme::Https => {
                 let server = ServerName::from(address.ip());
                 let tls = ClientConnection::new(self.0.clone(), server)?;
-                get(StreamOwned::new(tls, stream), probe.path)?
+                get(StreamOwned::new(tls, stream), &probe.path)?
             }
         };
         let status = answer.split(' ').nth(1).unwrap_or_default();

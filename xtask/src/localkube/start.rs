@@ -72,6 +72,25 @@ pub fn start(dir: &Path, state: &mut State) -> Result<()> {
     starter.state.save(dir)
 }
 
+/// Ends a component and starts it again as it was started by `up`, with `more` flags that hold until
+/// the next time.
+pub fn restart(dir: &Path, state: &mut State, name: &str, more: &[String]) -> Result<()> {
+    let Some(index) = state.components.iter().position(|component| component.name == name) else {
+        let names: Vec<_> = state.components.iter().map(|known| known.name.as_str()).collect();
+        bail!("no component is called {name:?}; there are: {}", names.join(", "));
+    };
+    let mut component = state.components[index].clone();
+    component.args.extend(more.iter().cloned());
+    // Not for long: kube-apiserver would wait until the last client ends its watch.
+    state.processes[index].stop(Duration::from_secs(1))?;
+    let starter = Starter { dir, state, prober: Prober::new(&Pki::open(dir).cert("ca"))? };
+    keep(&starter.log(name))?;
+    let running = starter.launch(&component)?;
+    starter.state.processes[index] = running.process.clone();
+    starter.state.save(dir)?;
+    starter.await_ready(&running)
+}
+
 struct Starter<'a> {
     dir: &'a Path,
     state: &'a mut State,
@@ -91,14 +110,25 @@ impl Starter<'_> {
         component: &Component,
         ports: [Reserved; N],
     ) -> Result<Running> {
-        let program = self.state.programs.join(component.name);
-        let log = self.dir.join("logs").join(format!("{}.log", component.name));
-        let home = self.dir.join("home");
         ports.into_iter().for_each(Reserved::release);
-        let process = Process::spawn(component.name, &program, &component.args, &home, &log)?;
-        self.state.processes.push(process.clone());
+        let running = self.launch(component)?;
+        self.state.processes.push(running.process.clone());
+        self.state.components.push(component.clone());
         self.state.save(self.dir)?;
+        Ok(running)
+    }
+
+    /// Not on record yet.
+    fn launch(&self, component: &Component) -> Result<Running> {
+        let name = &component.name;
+        let (program, home) = (self.state.programs.join(name), self.dir.join("home"));
+        let log = self.log(name);
+        let process = Process::spawn(name, &program, &component.args, &home, &log)?;
         Ok(Running { process, probe: component.probe.clone(), log })
+    }
+
+    fn log(&self, name: &str) -> PathBuf {
+        self.dir.join("logs").join(format!("{name}.log"))
     }
 
     fn lws(&mut self, pki: &Pki, port: Reserved) -> Result<()> {
@@ -165,6 +195,14 @@ fn reserve<const N: usize>() -> Result<[Reserved; N]> {
 
 fn rbac() -> PathBuf {
     workspace().join("localkube/rbac.yaml")
+}
+
+/// A process starts its log anew: what an earlier one wrote goes to `NAME.1.log` and so on.
+fn keep(log: &Path) -> Result<()> {
+    let mut names = (1..).map(|n| log.with_extension(format!("{n}.log")));
+    let free = names.find(|path| !path.exists()).context("numbers do not end")?;
+    fs::rename(log, &free)
+        .with_context(|| format!("rename {} to {}", log.display(), free.display()))
 }
 
 fn with_log(error: &anyhow::Error, log: &Path) -> anyhow::Error {

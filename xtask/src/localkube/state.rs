@@ -10,7 +10,7 @@ use std::{
 use anyhow::{Context as _, Result, bail};
 use serde::{Deserialize, Serialize};
 
-use super::{options::Options, process::Process};
+use super::{component::Component, options::Options, process::Process};
 
 /// What `state.json` holds. Written anew after each process is started, so that whatever happens
 /// next, `down` knows what to stop.
@@ -23,6 +23,9 @@ pub struct State {
     pub options: Options,
     /// In the order of start.
     pub processes: Vec<Process>,
+    /// As what they were started, so that one can be started again.
+    #[serde(default)]
+    pub components: Vec<Component>,
     /// Whether `up` came to its end.
     pub ready: bool,
 }

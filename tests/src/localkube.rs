@@ -1,0 +1,73 @@
+//! Programs of the control plane, restarted while tests run. On localkube only.
+
+use std::env;
+use std::fs;
+use std::process::Command;
+
+use crate::fixture::fixture;
+
+/// Whether the cluster is a localkube, and `xtask` said how to reach itself.
+pub fn is_there() -> bool {
+    env::var_os(XTASK).is_some() && fixture().is_localkube()
+}
+
+/// Ends a program and starts it with the flags that it had at first; waits until it is ready.
+#[track_caller]
+pub fn restart(component: &str) {
+    try_restart(component, &[]).unwrap_or_else(|error| panic!("{error}"));
+}
+
+/// As [`restart`] with more flags, for as long as what it returns is kept.
+#[track_caller]
+#[must_use]
+pub fn restart_with(component: &'static str, flags: &[&str]) -> Changed {
+    try_restart(component, flags).unwrap_or_else(|error| panic!("{error}"));
+    Changed(component)
+}
+
+/// A program that runs with other flags than at first.
+#[derive(Debug)]
+pub struct Changed(&'static str);
+
+impl Drop for Changed {
+    fn drop(&mut self) {
+        if let Err(error) = try_restart(self.0, &[]) {
+            eprintln!("error: {error}");
+        }
+    }
+}
+
+/// The errors that a program has logged since it was started, of those that mention one of these words.
+#[track_caller]
+pub fn errors(component: &str, words: &[&str]) -> Vec<String> {
+    let path = fixture().log(component);
+    let log = fs::read(&path).unwrap_or_else(|error| panic!("read {}: {error}", path.display()));
+    let log = String::from_utf8_lossy(&log).into_owned();
+    let mentioned = |line: &str| {
+        let line = line.to_lowercase();
+        words.iter().any(|word| line.contains(word))
+    };
+    log.lines().filter(|line| is_error(line) && mentioned(line)).map(str::to_owned).collect()
+}
+
+const XTASK: &str = "HOLDFAST_XTASK";
+
+/// klog's form: severity, month and day.
+fn is_error(line: &str) -> bool {
+    let mut letters = line.chars();
+    matches!(letters.next(), Some('E' | 'F')) && letters.take(4).all(|c| c.is_ascii_digit())
+}
+
+fn try_restart(component: &str, flags: &[&str]) -> Result<(), String> {
+    let xtask = env::var_os(XTASK).ok_or_else(|| format!("{XTASK} names no program"))?;
+    let output = Command::new(xtask)
+        .args(["localkube", "restart", component, "--dir"])
+        .arg(&fixture().dir)
+        .args(flags.iter().map(|flag| format!("--flag={flag}")))
+        .output()
+        .map_err(|error| format!("start xtask: {error}"))?;
+    if output.status.success() {
+        return Ok(());
+    }
+    Err(format!("restart {component}: {}", String::from_utf8_lossy(&output.stderr)))
+}
