@@ -6,6 +6,8 @@ use holdfast_e2e::wait::until;
 use holdfast_e2e::world::World;
 use serde_json::json;
 
+use crate::remove;
+
 pub fn without_it_nothing_is_evicted_and_everything_else_goes_on() {
     let mut server = Server::start("away").expect("it starts");
     let world = World::new("away");
@@ -31,12 +33,11 @@ pub fn without_it_nothing_is_evicted_and_everything_else_goes_on() {
     std::thread::sleep(std::time::Duration::from_secs(3));
     assert_eq!(going.admin.get(&path).code, 200, "it cannot be known to be empty");
 
-    let mut server = Server::start("away-back").expect("it comes back");
+    let server = Server::start("away-back").expect("it comes back");
     world.evict("a-0").assert_denied(&["job needs 1 healthy replica and has 1"]);
     until("the namespace is gone", || match going.admin.get(&path).code {
         404 => Ok(()),
         code => Err(code.to_string()),
     });
-    server.terminate();
-    assert_eq!(server.wait().code(), Some(0));
+    remove(server);
 }

@@ -2,15 +2,21 @@
 
 mod away;
 mod control_plane;
+mod parity;
 
 use std::process::ExitCode;
 
+use holdfast_e2e::server::{self, Server};
 use holdfast_e2e::suite::{self, Test};
-use holdfast_e2e::{server, tests};
+use holdfast_e2e::tests;
 use libtest_mimic::Arguments;
 
 fn main() -> ExitCode {
-    let mut tests = tests![away::without_it_nothing_is_evicted_and_everything_else_goes_on];
+    let mut tests = tests![
+        parity::kubectl_says_the_same_of_both,
+        parity::a_drain_ends_the_same_under_both,
+        away::without_it_nothing_is_evicted_and_everything_else_goes_on,
+    ];
     let on_localkube = tests![
         control_plane::scheduler_and_controllers_start_and_work_without_errors,
         control_plane::it_stays_as_long_as_no_controller_would_take_over,
@@ -19,4 +25,11 @@ fn main() -> ExitCode {
     tests.extend(on_localkube.into_iter().map(Test::on_localkube));
     let clean = || server::uninstall().map(drop);
     suite::run(Arguments::from_args(), 1, &tests, clean, |()| clean())
+}
+
+/// Gives `policy/v1` back, for which it has to run, and ends it.
+fn remove(mut server: Server) {
+    server::uninstall().expect("it can be uninstalled");
+    server.terminate();
+    assert_eq!(server.wait().code(), Some(0));
 }

@@ -138,7 +138,15 @@ async fn patch(native: &Native, call: &Call) -> Relayed {
 async fn forward_patch(native: &Native, call: &Call, kind: &'static str, body: Vec<u8>) -> Relayed {
     let request =
         passed_on(call, Method::PATCH, &call.target, "application/json", Some((kind, body)));
-    answer(send(native, request).await?, &form(call)?).await
+    let response = send(native, request).await?;
+    if response.status() == StatusCode::UNPROCESSABLE_ENTITY {
+        // Upstream's words for it, if it has some.
+        let mut current = current(native, call).await?;
+        words::served(&mut current);
+        let patched = apply(kind, &current, &parse(call)?)?;
+        refuse_invalid(&validate::update(&patched, &current), &patched)?;
+    }
+    answer(response, &form(call)?).await
 }
 
 /// Patches that the CRD's endpoint does not know, or may not decide about.
