@@ -31,6 +31,7 @@ pub mod pod;
 pub mod process;
 pub mod server;
 pub mod suite;
+pub mod tls;
 pub mod truth;
 pub mod wait;
 pub mod world;

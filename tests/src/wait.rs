@@ -1,5 +1,6 @@
 //! Waiting for something to become true, and telling what was seen if it does not.
 
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 /// Long enough for a busy machine; what is waited for takes a second at most.
@@ -31,5 +32,15 @@ pub fn until_within<T>(
             limit.as_secs()
         );
         std::thread::sleep(PAUSE);
+    }
+}
+
+/// Also when a test fails: its other threads shall not go on for ever.
+#[derive(Debug)]
+pub struct SetWhenDropped<'a>(pub &'a AtomicBool);
+
+impl Drop for SetWhenDropped<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Relaxed);
     }
 }

@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use holdfast_e2e::lws::{SIZE, Set, Story};
-use holdfast_e2e::wait::until;
+use holdfast_e2e::wait::{SetWhenDropped, until};
 use holdfast_e2e::world::{World, grants};
 use serde_json::{Value, json};
 
@@ -181,14 +181,5 @@ fn evict_until(world: &World, set: &Set, done: &AtomicBool) {
             // 409: it was gone when asked about, and the API server then met its successor.
             assert!([201, 404, 409, 429].contains(&outcome.code), "{outcome:#?}");
         }
-    }
-}
-
-/// Also when a test fails: its other threads shall not go on for ever.
-struct SetWhenDropped<'a>(&'a AtomicBool);
-
-impl Drop for SetWhenDropped<'_> {
-    fn drop(&mut self) {
-        self.0.store(true, Ordering::Relaxed);
     }
 }

@@ -2,7 +2,9 @@
 
 mod away;
 mod control_plane;
+mod import;
 mod parity;
+mod trust;
 
 use std::process::ExitCode;
 
@@ -15,9 +17,11 @@ fn main() -> ExitCode {
     let mut tests = tests![
         parity::kubectl_says_the_same_of_both,
         parity::a_drain_ends_the_same_under_both,
+        import::budgets_change_hands_while_a_node_is_drained,
         away::without_it_nothing_is_evicted_and_everything_else_goes_on,
     ];
     let on_localkube = tests![
+        trust::only_the_front_proxy_is_believed,
         control_plane::scheduler_and_controllers_start_and_work_without_errors,
         control_plane::it_stays_as_long_as_no_controller_would_take_over,
         control_plane::an_api_server_that_restarts_finds_policy_as_it_left_it,

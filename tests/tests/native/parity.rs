@@ -41,38 +41,38 @@ kind: PodDisruptionBudget
 metadata: {name: web, labels: {tier: back}}
 spec: {maxUnavailable: 25%, selector: {matchLabels: {app: web, more: "yes"}}}
 "#;
-const REPLACEMENT: &str = r#"
+const REPLACEMENT: &str = "
 apiVersion: policy/v1
 kind: PodDisruptionBudget
 metadata: {name: web}
 spec: {minAvailable: 3, selector: {matchLabels: {app: web}}, unhealthyPodEvictionPolicy: AlwaysAllow}
-"#;
+";
 const STALE: &str = r#"
 apiVersion: policy/v1
 kind: PodDisruptionBudget
 metadata: {name: web, resourceVersion: "1"}
 spec: {minAvailable: 2, selector: {matchLabels: {app: web}}}
 "#;
-const UNKNOWN_FIELD: &str = r#"
+const UNKNOWN_FIELD: &str = "
 apiVersion: policy/v1
 kind: PodDisruptionBudget
 metadata: {name: unknown}
 spec: {minAvailable: 1, minimumAvailable: 2, selector: {}}
-"#;
+";
 const TWICE: &str = r#"{"apiVersion": "policy/v1", "kind": "PodDisruptionBudget", "metadata": {"name": "twice"},
  "spec": {"minAvailable": 1, "minAvailable": 2, "selector": {}}}"#;
-const BOTH: &str = r#"
+const BOTH: &str = "
 apiVersion: policy/v1
 kind: PodDisruptionBudget
 metadata: {name: both}
 spec: {minAvailable: 1, maxUnavailable: 1, selector: {matchLabels: {app: web}}}
-"#;
-const NOT_A_PERCENTAGE: &str = r#"
+";
+const NOT_A_PERCENTAGE: &str = "
 apiVersion: policy/v1
 kind: PodDisruptionBudget
 metadata: {name: percent}
 spec: {minAvailable: half, selector: {}}
-"#;
+";
 const SEVERAL_WRONG: &str = r#"
 apiVersion: policy/v1
 kind: PodDisruptionBudget
@@ -82,24 +82,24 @@ spec:
   unhealthyPodEvictionPolicy: Never
   selector: {matchExpressions: [{key: app, operator: In}, {key: "no spaces", operator: Exists, values: [x]}]}
 "#;
-const OLD_VERSION: &str = r#"
+const OLD_VERSION: &str = "
 apiVersion: policy/v1beta1
 kind: PodDisruptionBudget
 metadata: {name: old}
 spec: {minAvailable: 1}
-"#;
-const APPLIED: &str = r#"
+";
+const APPLIED: &str = "
 apiVersion: policy/v1
 kind: PodDisruptionBudget
 metadata: {name: applied, labels: {by: one}}
 spec: {minAvailable: 1, selector: {matchLabels: {app: web}}}
-"#;
-const APPLIED_BY_ANOTHER: &str = r#"
+";
+const APPLIED_BY_ANOTHER: &str = "
 apiVersion: policy/v1
 kind: PodDisruptionBudget
 metadata: {name: applied}
 spec: {minAvailable: 2, selector: {matchLabels: {app: web}}}
-"#;
+";
 
 const SHOWN: &str =
     "-o=jsonpath={.metadata.labels} {.metadata.annotations.note} {.metadata.generation} {.spec}";

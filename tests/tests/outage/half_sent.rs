@@ -1,18 +1,13 @@
 //! An admission request of which only a part has been sent: as much in flight as can be.
 
-use std::sync::Arc;
 use std::time::Duration;
 
 use holdfast_e2e::client::RUNTIME;
-use holdfast_e2e::fixture::fixture;
-use k8s_openapi::ByteString;
-use rustls::pki_types::pem::PemObject;
-use rustls::pki_types::{CertificateDer, ServerName};
-use rustls::{ClientConfig, RootCertStore};
+use holdfast_e2e::tls::connector;
+use rustls::pki_types::ServerName;
 use serde_json::{Value, json};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
-use tokio_rustls::TlsConnector;
 use tokio_rustls::client::TlsStream;
 
 const LIMIT: Duration = Duration::from_secs(20);
@@ -50,7 +45,7 @@ impl HalfSent {
              Content-Length: {}\r\n\r\n",
             body.len()
         );
-        let connector = connector();
+        let connector = connector(None);
         let stream = RUNTIME.block_on(async {
             let stream = TcpStream::connect(address).await.expect("it listens");
             let name = ServerName::try_from("localhost").expect("it is a name");
@@ -81,19 +76,4 @@ impl HalfSent {
         assert!(head.starts_with("HTTP/1.1 200"), "{answer}");
         serde_json::from_str(body).unwrap_or_else(|error| panic!("{error}: {answer}"))
     }
-}
-
-/// With the CA that is registered with the API server.
-fn connector() -> TlsConnector {
-    let path = "/apis/admissionregistration.k8s.io/v1/mutatingwebhookconfigurations/holdfast";
-    let registered = fixture().admin.get(path).ok().body;
-    let bundle = registered["webhooks"][0]["clientConfig"]["caBundle"].clone();
-    let bundle: ByteString = serde_json::from_value(bundle).expect("it is base64");
-    let mut roots = RootCertStore::empty();
-    // Those of earlier processes are in it too.
-    for ca in CertificateDer::pem_slice_iter(&bundle.0) {
-        roots.add(ca.expect("it is PEM")).expect("it is a CA");
-    }
-    let config = ClientConfig::builder().with_root_certificates(roots).with_no_client_auth();
-    TlsConnector::from(Arc::new(config))
 }

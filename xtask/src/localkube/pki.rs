@@ -36,6 +36,15 @@ impl Pki {
         let mut front_proxy = named(FRONT_PROXY_CLIENT)?;
         front_proxy.extended_key_usages = vec![ExtendedKeyUsagePurpose::ClientAuth];
         pki.signed(FRONT_PROXY_CLIENT, front_proxy, &front_proxy_ca)?;
+        // For tests that claim to be it: the wrong name, and the wrong authority.
+        for (file, name, authority) in [
+            ("front-proxy-wrong-name", "impostor", &front_proxy_ca),
+            ("front-proxy-wrong-ca", FRONT_PROXY_CLIENT, &ca),
+        ] {
+            let mut impostor = named(name)?;
+            impostor.extended_key_usages = vec![ExtendedKeyUsagePurpose::ClientAuth];
+            pki.signed(file, impostor, authority)?;
+        }
 
         let service_account = KeyPair::generate()?;
         pki.write("service-account.key", &service_account.serialize_pem())?;

@@ -25,6 +25,9 @@ pub const IMPORTED: &str = "holdfast.dev/imported-from";
 /// Writes at a time: as many as keep an API server busy without holding up others.
 const AT_A_TIME: usize = 8;
 
+/// Others write too.
+const TRIES: usize = 10;
+
 /// What a copy cannot have of its original, for the person who installs.
 pub const NOT_KEPT: &str = "metadata.uid, metadata.creationTimestamp, metadata.generation, \
     metadata.resourceVersion";
@@ -209,27 +212,43 @@ async fn restore_managers(
     written: &Value,
 ) -> Result<(), Error> {
     let key = key(original);
-    let mut restored = written.clone();
-    restored["metadata"]["managedFields"] = managers(to, original);
-    let path = format!("{}?fieldManager={NAME}", to.path(&key));
-    let answer =
-        client.put(&path, &restored).await.map_err(|NoAnswer(why)| failed("change", &key, why))?;
-    match answer.code {
-        code if code.is_success() => Ok(()),
-        StatusCode::CONFLICT | StatusCode::NOT_FOUND => Ok(()),
-        _ => Err(failed("change", &key, answer.message())),
+    let refused = |reason| failed("change", &key, reason);
+    let mut current = written.clone();
+    for _ in 0..TRIES {
+        current["metadata"]["managedFields"] = managers(to, original, &current);
+        let path = format!("{}?fieldManager={NAME}", to.path(&key));
+        let answer = client.put(&path, &current).await.map_err(|NoAnswer(why)| refused(why))?;
+        match answer.code {
+            code if code.is_success() => return Ok(()),
+            // The status was written meanwhile.
+            StatusCode::CONFLICT => {
+                let answer =
+                    client.get(&to.path(&key)).await.map_err(|NoAnswer(why)| refused(why))?;
+                if answer.code == StatusCode::NOT_FOUND {
+                    return Ok(());
+                }
+                current = answer.json().map_err(|e| refused(e.to_string()))?;
+            }
+            StatusCode::NOT_FOUND => return Ok(()),
+            _ => return Err(refused(answer.message())),
+        }
     }
+    Err(refused("others write it all the time".to_owned()))
 }
 
-/// Those of the status are not copied: the status is computed anew.
-fn managers(to: Storage, original: &Value) -> Value {
+/// The original's, but for those of the status: it is written anew.
+fn managers(to: Storage, original: &Value, current: &Value) -> Value {
     let mut holder = json!({"metadata": {"managedFields": original["metadata"]["managedFields"]}});
     match to {
         Storage::Ours => words::stored(&mut holder),
         Storage::BuiltIn => words::served(&mut holder),
     }
-    let entries = holder["metadata"]["managedFields"].as_array().cloned().unwrap_or_default();
-    entries.into_iter().filter(|entry| entry["subresource"].is_null()).collect()
+    let entries =
+        |of: &Value| of["metadata"]["managedFields"].as_array().cloned().unwrap_or_default();
+    let is_main = |entry: &Value| entry["subresource"].is_null();
+    let mut all: Vec<Value> = entries(&holder).into_iter().filter(is_main).collect();
+    all.extend(entries(current).into_iter().filter(|entry| !is_main(entry)));
+    all.into()
 }
 
 /// The original as an object of the other storage, in the place of `current` if there is one.
