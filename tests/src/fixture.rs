@@ -138,6 +138,11 @@ impl Fixture {
         env::var_os(KUBECONFIG).is_none()
     }
 
+    /// Where localkube puts the descheduler if asked to.
+    pub fn descheduler(&self) -> PathBuf {
+        self.dir.join("descheduler")
+    }
+
     /// Whether nodes are played on this cluster: whether one that a test creates turns Ready.
     pub fn plays_nodes(&self) -> bool {
         crate::world::World::try_node(self)

@@ -30,6 +30,8 @@ pub enum Need {
     Lws,
     /// A control plane whose programs can be restarted.
     Localkube,
+    /// The descheduler's program.
+    Descheduler,
 }
 
 /// `tests![drain::this, drain::that]`: functions by their paths, which are their names.
@@ -63,6 +65,12 @@ impl Test {
     #[must_use]
     pub fn on_localkube(mut self) -> Self {
         self.needs = Some(Need::Localkube);
+        self
+    }
+
+    #[must_use]
+    pub fn with_descheduler(mut self) -> Self {
+        self.needs = Some(Need::Descheduler);
         self
     }
 
@@ -143,7 +151,10 @@ impl Cluster {
             Need::Localkube if !localkube::is_there() => {
                 Some("it restarts programs of the control plane, which takes localkube")
             }
-            Need::Lws | Need::Localkube => None,
+            Need::Descheduler if !fixture().descheduler().exists() => Some(
+                "there is no descheduler, which `cargo xtask localkube up --descheduler` brings",
+            ),
+            Need::Lws | Need::Localkube | Need::Descheduler => None,
         }
     }
 }

@@ -158,9 +158,11 @@ impl Test<'_> {
         self.row(&dir, &usual, &USUAL, &environment);
         let mut native = environment.clone();
         native.push(("HOLDFAST_E2E_NATIVE", "1".into()));
-        self.row(&dir, &usual, &NATIVE, &native);
+        let more = Options { descheduler: true, ..usual };
+        self.row(&dir, &more, &NATIVE, &native);
         let flags = ["--max-requests-inflight=20", "--max-mutating-requests-inflight=20"];
-        let scarce = Options { lws: false, apiserver_flags: flags.map(str::to_owned).into() };
+        let scarce =
+            Options { apiserver_flags: flags.map(str::to_owned).into(), ..Options::default() };
         self.row(&dir, &scarce, &["overload"], &environment);
         Ok(())
     }

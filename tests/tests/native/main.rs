@@ -2,6 +2,7 @@
 
 mod away;
 mod control_plane;
+mod descheduler;
 mod import;
 mod parity;
 mod trust;
@@ -27,6 +28,10 @@ fn main() -> ExitCode {
         control_plane::an_api_server_that_restarts_finds_policy_as_it_left_it,
     ];
     tests.extend(on_localkube.into_iter().map(Test::on_localkube));
+    let descheduler = tests![
+        descheduler::the_descheduler_takes_whole_replicas_and_no_more_than_there_is_room_for,
+    ];
+    tests.extend(descheduler.into_iter().map(Test::with_descheduler));
     let clean = || server::uninstall().map(drop);
     suite::run(Arguments::from_args(), 1, &tests, clean, |()| clean())
 }

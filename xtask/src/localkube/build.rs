@@ -20,11 +20,34 @@ use super::{progress, workspace};
 /// minutes; whoever asks at the same time waits.
 pub fn programs() -> Result<PathBuf> {
     let sources = workspace().join("localkube");
+    let recipe = [LDFLAGS].into_iter().chain(CONTROL_PLANE).chain(KWOK_STAGES);
+    let name = hash(&sources, &["", "kwok", "lws"], recipe.chain([LWS_MANIFESTS]))?;
+    Ok(cached(&name, |target| build(&sources, target))?.join("bin"))
+}
+
+/// The descheduler's program. In the cache on its own: few need it, and those who do not shall neither
+/// build it nor build the rest anew when it changes.
+pub fn descheduler() -> Result<PathBuf> {
+    let sources = workspace().join("localkube/descheduler");
+    let name = format!("descheduler-{}", hash(&sources, &[""], [LDFLAGS])?);
+    let built = cached(&name, |target| {
+        need_go()?;
+        fs::create_dir_all(target).with_context(|| format!("create {}", target.display()))?;
+        progress::step("download the modules of the descheduler", || download(&sources))?;
+        progress::step("build the descheduler (about 3 minutes on 2 cores)", || {
+            let package = "sigs.k8s.io/descheduler/cmd/descheduler";
+            go_build(&sources, package, &target.join(DESCHEDULER))
+        })
+    })?;
+    Ok(built.join(DESCHEDULER))
+}
+
+/// A directory of the cache, filled by `build` if it is not there.
+fn cached(name: &str, build: impl FnOnce(&Path) -> Result<()>) -> Result<PathBuf> {
     let cache = cache()?;
-    let built = cache.join(hash(&sources)?);
-    let programs = built.join("bin");
-    if programs.exists() {
-        return Ok(programs);
+    let built = cache.join(name);
+    if built.exists() {
+        return Ok(built);
     }
     fs::create_dir_all(&cache).with_context(|| format!("create {}", cache.display()))?;
     let lock = cache.join("lock");
@@ -32,8 +55,8 @@ pub fn programs() -> Result<PathBuf> {
     if lock.try_lock().is_err() {
         progress::step("wait for another process that builds", || Ok(lock.lock()?))?;
     }
-    if programs.exists() {
-        return Ok(programs);
+    if built.exists() {
+        return Ok(built);
     }
     // Under another name until all is there. What an interrupted build left is of no use: Go keeps
     // what it compiled in a cache of its own.
@@ -41,9 +64,9 @@ pub fn programs() -> Result<PathBuf> {
     if unfinished.exists() {
         fs::remove_dir_all(&unfinished).context("remove an unfinished build")?;
     }
-    build(&sources, &unfinished)?;
+    build(&unfinished)?;
     fs::rename(&unfinished, &built).with_context(|| format!("create {}", built.display()))?;
-    Ok(programs)
+    Ok(built)
 }
 
 /// The files which tell kwok how nodes and pods fare: its own, copied by the build, and localkube's.
@@ -78,6 +101,8 @@ const STAGES: &str = "stages";
 /// Beside the directory of the programs too.
 const LWS_MANIFESTS: &str = "lws.yaml";
 
+const DESCHEDULER: &str = "descheduler";
+
 /// Of kwok's stages for a fast cluster, those that localkube wants. Not pod-complete: it ends the
 /// pods of a Job as soon as they run, and a test could not evict them.
 const KWOK_STAGES: [&str; 4] = [
@@ -88,9 +113,7 @@ const KWOK_STAGES: [&str; 4] = [
 ];
 
 fn build(sources: &Path, target: &Path) -> Result<()> {
-    if Command::new("go").arg("version").stdout(Stdio::null()).status().is_err() {
-        bail!("localkube is built with Go, and no `go` is on PATH: install Go 1.26 or newer");
-    }
+    need_go()?;
     let programs = target.join("bin");
     fs::create_dir_all(&programs).with_context(|| format!("create {}", programs.display()))?;
 
@@ -114,6 +137,13 @@ fn build(sources: &Path, target: &Path) -> Result<()> {
         go_build(&lws, "sigs.k8s.io/lws/cmd", &programs.join("lws"))
     })?;
     render_lws(&lws, &programs.join("kubectl"), &target.join(LWS_MANIFESTS))
+}
+
+fn need_go() -> Result<()> {
+    if Command::new("go").arg("version").stdout(Stdio::null()).status().is_err() {
+        bail!("localkube is built with Go, and no `go` is on PATH: install Go 1.26 or newer");
+    }
+    Ok(())
 }
 
 /// Proxies answer "too many requests" now and then; what has arrived is not fetched again.
@@ -201,10 +231,22 @@ fn cache() -> Result<PathBuf> {
     Ok(base.join("holdfast/localkube"))
 }
 
-/// Of all that decides what is built: the Go modules and the recipe's constants.
-fn hash(sources: &Path) -> Result<String> {
+/// Of all that decides what is built: Go modules, by their directories, and the recipe's constants.
+fn hash<'a>(
+    sources: &Path,
+    modules: &[&str],
+    recipe: impl IntoIterator<Item = &'a str>,
+) -> Result<String> {
     let mut files = Vec::new();
-    go_files(sources, &mut files)?;
+    for module in modules {
+        let dir = sources.join(module);
+        for entry in fs::read_dir(&dir).with_context(|| format!("read {}", dir.display()))? {
+            files.push(entry?.path());
+        }
+    }
+    files.retain(|file| {
+        file.extension().is_some_and(|ext| ["go", "mod", "sum"].iter().any(|go| ext == *go))
+    });
     files.sort();
     let mut hash = Sha256::new();
     for file in files {
@@ -214,8 +256,7 @@ fn hash(sources: &Path) -> Result<String> {
         hash.update(content.len().to_le_bytes());
         hash.update(content);
     }
-    for part in [LDFLAGS].into_iter().chain(CONTROL_PLANE).chain(KWOK_STAGES).chain([LWS_MANIFESTS])
-    {
+    for part in recipe {
         hash.update(part);
         hash.update([0]);
     }
@@ -223,19 +264,4 @@ fn hash(sources: &Path) -> Result<String> {
         write!(text, "{byte:02x}").expect("writing to a string cannot fail");
         text
     }))
-}
-
-fn go_files(dir: &Path, files: &mut Vec<PathBuf>) -> Result<()> {
-    for entry in fs::read_dir(dir).with_context(|| format!("read {}", dir.display()))? {
-        let path = entry?.path();
-        if path.is_dir() {
-            go_files(&path, files)?;
-        } else if path
-            .extension()
-            .is_some_and(|ext| ["go", "mod", "sum"].iter().any(|go| ext == *go))
-        {
-            files.push(path);
-        }
-    }
-    Ok(())
 }

@@ -35,6 +35,9 @@ impl Localkube {
     /// runs there already, and clears away what is left of one that does not.
     pub fn up(dir: &Path, options: &Options) -> Result<(Self, Started)> {
         let programs = build::programs()?;
+        if options.descheduler {
+            build::descheduler()?;
+        }
         let _lock = state::lock(dir)?;
         if let Some(state) = State::load(dir)? {
             if state.is_running() {

@@ -26,6 +26,7 @@ pub enum Identity {
     Holdfast,
     /// A platform engineer who drains nodes.
     Drainer,
+    Descheduler,
 }
 
 impl Identity {
@@ -48,6 +49,7 @@ impl Identity {
             Self::Lws => "lws",
             Self::Holdfast => "holdfast",
             Self::Drainer => "drainer",
+            Self::Descheduler => "descheduler",
         }
     }
 
@@ -75,7 +77,7 @@ impl Identity {
     }
 }
 
-const ALL: [Identity; 8] = [
+const ALL: [Identity; 9] = [
     Identity::Bootstrap,
     Identity::Admin,
     Identity::KubeControllerManager,
@@ -84,6 +86,7 @@ const ALL: [Identity; 8] = [
     Identity::Lws,
     Identity::Holdfast,
     Identity::Drainer,
+    Identity::Descheduler,
 ];
 
 /// Gives every identity a token and a kubeconfig.

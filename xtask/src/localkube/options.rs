@@ -10,6 +10,10 @@ pub struct Options {
     /// Run LWS too, whose replicas are groups of a leader and its workers
     #[arg(long)]
     pub lws: bool,
+    /// Put the descheduler into the directory, for tests to run
+    #[arg(long)]
+    #[serde(default)]
+    pub descheduler: bool,
     /// A flag for kube-apiserver, which overrules localkube's own; may be given several times
     #[arg(long = "apiserver-flag", value_name = "--NAME=VALUE", allow_hyphen_values = true)]
     pub apiserver_flags: Vec<String>,
@@ -17,9 +21,11 @@ pub struct Options {
 
 impl fmt::Display for Options {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let lws = self.lws.then(|| "--lws".to_owned());
+        let given = [(self.lws, "--lws"), (self.descheduler, "--descheduler")];
+        let given = given.into_iter().filter(|(is_given, _)| *is_given);
+        let given = given.map(|(_, option)| option.to_owned());
         let flags = self.apiserver_flags.iter().map(|flag| format!("--apiserver-flag={flag}"));
-        let options: Vec<String> = lws.into_iter().chain(flags).collect();
+        let options: Vec<String> = given.chain(flags).collect();
         f.write_str(if options.is_empty() { "no options" } else { "" })?;
         f.write_str(&options.join(" "))
     }

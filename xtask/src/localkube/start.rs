@@ -2,6 +2,7 @@
 
 use std::{
     fs,
+    os::unix::fs::symlink,
     path::{Path, PathBuf},
     process::{Command, Stdio},
     thread,
@@ -29,6 +30,10 @@ pub fn start(dir: &Path, state: &mut State) -> Result<()> {
     state.save(dir)?;
     for sub in ["logs", "home"] {
         fs::create_dir_all(dir.join(sub)).with_context(|| format!("create {sub}"))?;
+    }
+    if state.options.descheduler {
+        let (program, link) = (build::descheduler()?, dir.join("descheduler"));
+        symlink(&program, &link).with_context(|| format!("link {}", link.display()))?;
     }
     let ports: [Reserved; 7] = reserve()?;
     let [etcd, etcd_peer, apiserver, controllers, scheduler, kwok, lws] = ports;
