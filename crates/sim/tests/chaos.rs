@@ -6,9 +6,21 @@ use holdfast_sim::chaos::{Fault, Plan, Profile, minimise, report, run};
 const SWARM: u64 = 250;
 
 /// A recorded grant that moved to where one of ours was under way was forgotten, and with ours.
+const MOVED: [u64; 3] = [16238, 20271, 33280];
+/// What a request had written before it began again was taken for what it wrote since.
+const BEGAN_AGAIN: [u64; 4] = [9538, 17468, 22204, 48024];
+/// A renewal that was not written put the grant back to where it had been before it passed on.
+const PUT_BACK: [u64; 2] = [5344, 17869];
+/// What was being refunded, or had ended, came back: by way of a deleted budget, or of another grant for
+/// the same name.
+const CAME_BACK: [u64; 4] = [8263, 17924, 50686, 58286];
+/// The check was wrong: an eviction took the pod that the grant had passed to.
+const PASSED_ON: [u64; 3] = [23627, 32813, 45154];
+
 #[test]
 fn seeds_that_found_a_bug() {
-    check(Profile::Swarm, [16238, 20271, 33280].into_iter());
+    let all = [&MOVED[..], &BEGAN_AGAIN, &PUT_BACK, &CAME_BACK, &PASSED_ON];
+    check(Profile::Swarm, all.into_iter().flatten().copied());
 }
 
 #[test]

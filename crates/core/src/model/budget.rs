@@ -162,7 +162,8 @@ pub struct Grant {
     pub granted_at: Timestamp,
     /// The request that wrote or last renewed it; a refund removes only its own.
     pub eviction: String,
-    /// Names of all budgets that this eviction needs a grant in, in reservation order.
+    /// Uids of all budgets that this eviction needs a grant in, in reservation order. Not names: that a
+    /// budget of the same name does not have the grant says nothing of its predecessor.
     pub budgets: Vec<String>,
 }
 

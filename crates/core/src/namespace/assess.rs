@@ -4,7 +4,7 @@ use super::budgets::BudgetEntry;
 use super::evaluate::{Evaluation, Failure};
 use super::pods::PodEntry;
 use super::{BudgetId, Namespace};
-use crate::model::{Scope, UnhealthyPolicy};
+use crate::model::{Grant, Scope, UnhealthyPolicy};
 use crate::verdict::DenyReason;
 
 /// One budget's answer.
@@ -47,7 +47,8 @@ impl Namespace {
         if let Some(grant) = budget.ledger.get(&pod.name, &pod.pod.uid.to_string()) {
             return Opinion::Renew { cost: grant.cost };
         }
-        if planted!(GrantByName) && budget.ledger.names(&pod.name) {
+        let by_name = |g: &Grant| *g.pod == *pod.name;
+        if planted!(GrantByName) && budget.object.status.grants.iter().any(by_name) {
             return Opinion::Renew { cost: 0 };
         }
         let not_ready = !pod.pod.ready;

@@ -81,6 +81,8 @@ impl Namespace {
     fn end_grant(&mut self, cx: &mut Context<'_>, id: &BudgetId, pod: &str, uid: &str) {
         let Some(budget) = self.budgets.get_mut(id) else { return };
         budget.ledger.end(pod, uid);
+        // One that was for an earlier pod of the name, and had not passed on because of this one, does now.
+        self.bind_grants(cx, pod);
         self.recount_grants(cx, pod);
         self.touch(cx, id);
     }
@@ -101,11 +103,8 @@ impl Namespace {
             return;
         }
         let eviction = grant.eviction.clone();
-        let missing = grant.budgets.iter().filter_map(|name| {
-            let mut other = (**id).clone();
-            other.object.name.clone_from(name);
-            self.budgets.get(&other).filter(|b| !b.ledger.names(pod))
-        });
+        let others = self.budgets.values().filter(|b| grant.budgets.contains(&b.object.uid));
+        let missing = others.filter(|b| !b.ledger.names(pod));
         // Our view of the others may lag: what it lacks is believed only of a fresh read.
         let due = self.budgets.get(id).and_then(|b| b.ledger.first_seen(pod, uid));
         let due = due.map_or(cx.now, |first_seen| first_seen + INCOMPLETE_AFTER);

@@ -22,8 +22,8 @@ impl Namespace {
             "a check of Holdfast's own failed ({broken}: {}); please report this",
             broken.what()
         );
-        for granted in granted.drain(..) {
-            self.deny(cx, &granted.eviction, refuse(DenyReason::FailedClosed, &why));
+        for Granted { grant, .. } in granted.drain(..) {
+            self.deny(cx, &grant.eviction, refuse(DenyReason::FailedClosed, &why));
         }
     }
 
@@ -34,14 +34,14 @@ impl Namespace {
         granted: &[Granted],
     ) -> Option<Invariant> {
         let is_dry =
-            |g: &Granted| self.requests.get(&g.eviction).is_some_and(|r| r.eviction.dry_run);
+            |g: &Granted| self.requests.get(&g.grant.eviction).is_some_and(|r| r.eviction.dry_run);
         if granted.iter().any(is_dry) {
             return Some(Invariant::S8);
         }
         if !granted.is_empty() && !self.is_current(cx, id) {
             return Some(Invariant::S5);
         }
-        if granted.iter().all(|g| g.cost == 0 || g.renewal) {
+        if granted.iter().all(|g| g.grant.cost == 0 || g.renewal) {
             return None;
         }
         // The grants are in the ledger by now, so their pods count as unhealthy.

@@ -14,10 +14,12 @@ mod budgets;
 mod evaluate;
 mod expiry;
 mod explain;
+mod grants;
 mod kept;
 mod last_look;
 mod ledger;
 mod objects;
+mod orphans;
 #[cfg(feature = "planted-bugs")]
 mod planted;
 mod pods;

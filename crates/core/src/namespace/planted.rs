@@ -1,9 +1,11 @@
 //! Planted bugs that are more than a condition left out.
 
 use super::explain::refuse;
+use super::ledger::has_recorded;
 use super::writer::{Batch, Granted};
 use super::{BudgetId, Context, Namespace};
 use crate::io::Command;
+use crate::model::Grant;
 use crate::verdict::DenyReason;
 
 impl Namespace {
@@ -12,9 +14,10 @@ impl Namespace {
         let Some(entry) = self.budgets.get_mut(id) else { return };
         let batch = entry.writer.in_flight.take().unwrap_or_default();
         self.drop_uncommitted(cx, id);
-        for Granted { eviction, cost, renewal, .. } in batch.granted {
+        for Granted { grant, .. } in batch.granted {
+            let Grant { eviction, cost, .. } = grant;
             if planted!(BelieveLostWrite) {
-                self.reserved(cx, id, &eviction, (cost, renewal));
+                self.reserved(cx, id, &eviction, cost);
             } else if let Some(request) = self.requests.get_mut(&eviction) {
                 request.wrote.clear();
                 self.deny(cx, &eviction, refuse(DenyReason::NotRecorded, "it was lost"));
@@ -31,8 +34,7 @@ impl Namespace {
         batch: Batch,
     ) -> Option<Batch> {
         let unwritten = |entry: &super::BudgetEntry| {
-            let is_there = |g: &Granted| entry.ledger.committed(&g.pod, &g.uid, &g.eviction);
-            !batch.granted.iter().all(is_there)
+            !batch.granted.iter().all(|granted| has_recorded(&entry.object.status, &granted.grant))
         };
         let Some(entry) =
             self.budgets.get(id).filter(|e| planted!(NoSecondThought) && unwritten(e))

@@ -8,11 +8,11 @@
 //! ```
 
 use std::collections::BTreeSet;
+use std::time::Duration;
 
 use super::assess::{Objection, Opinion};
 use super::explain::refuse;
 use super::kept::KeptPod;
-use super::ledger::GRANT_EXPIRES;
 use super::pods::PodEntry;
 use super::writer::Op;
 use super::{BudgetId, Context, Covering, Namespace, ReadPurpose};
@@ -27,14 +27,17 @@ const REQUESTER_BYTES_MAX: usize = 128;
 /// To an eviction by name. A successor could be there when it lands, and nothing would be recorded of it.
 const ENDED: &str = "the pod ended a moment ago; try again to see that it is gone";
 
+/// Far longer than a write is under way, and than another instance may keep what a deleted budget had
+/// granted to bring it back.
+const ABANDONED_KEPT: Duration = Duration::from_mins(10);
+
 #[derive(Debug)]
 pub(super) struct Request {
     pub(super) eviction: Eviction,
     pub(super) stage: Stage,
-    /// Budgets that hold a grant which this request wrote: refunded if it comes to nothing.
-    pub(super) reserved: Vec<BudgetId>,
     pub(super) grants: Vec<(BudgetKey, i64)>,
-    /// Budgets of which a write has carried a grant of its, one that was not there before.
+    /// Budgets of which a write has carried a grant of its, one that was not there before: refunded if it
+    /// comes to nothing, known to be written or not.
     pub(super) wrote: BTreeSet<BudgetId>,
     /// The pod that is decided about, by uid.
     pub(super) uid: Option<String>,
@@ -77,7 +80,6 @@ impl Namespace {
         let request = Request {
             eviction,
             stage: Stage::Parked,
-            reserved: Vec::new(),
             grants: Vec::new(),
             wrote: BTreeSet::new(),
             uid: None,
@@ -283,7 +285,7 @@ impl Namespace {
         let Some(request) = self.requests.remove(id) else { return };
         let pod = request.eviction.pod.name;
         if !request.wrote.is_empty() {
-            self.abandoned.retain(|_, (at, _)| *at + GRANT_EXPIRES > cx.now);
+            self.abandoned.retain(|_, (at, _)| *at + ABANDONED_KEPT > cx.now);
             self.abandoned.insert(id.to_owned(), (cx.now, request.wrote));
         }
         if let Some(ids) = self.parked.get_mut(&pod) {
@@ -296,12 +298,12 @@ impl Namespace {
     pub(super) fn refund(&mut self, cx: &mut Context<'_>, id: &str) {
         let Some(request) = self.requests.get_mut(id) else { return };
         let pod = request.eviction.pod.name.clone();
-        let reserved = std::mem::take(&mut request.reserved);
+        let wrote = request.wrote.clone();
         request.grants.clear();
         if planted!(NoRefund) {
             return;
         }
-        for budget in reserved.into_iter().rev() {
+        for budget in wrote.into_iter().rev() {
             self.enqueue(cx, &budget, Op::Refund { pod: pod.clone(), eviction: id.to_owned() });
         }
     }

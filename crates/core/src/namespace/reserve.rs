@@ -77,7 +77,7 @@ impl Namespace {
         let eviction = &request.eviction;
         let name = eviction.pod.name.as_str();
         let entry = self.pods.get(name);
-        let (cost, renewal, replica, uid) = if let Some(pod) = &reserving.pending {
+        let (cost, replica, uid) = if let Some(pod) = &reserving.pending {
             // An older state in the cache is none to go by.
             let newer = entry.filter(|e| !e.pod.version.is_older_than(&pod.version));
             let moved_on = newer.is_some_and(|e| {
@@ -88,9 +88,8 @@ impl Namespace {
                 return Turn::Done;
             }
             let known = self.budgets.get(budget).and_then(|b| b.ledger.get(name, &pod.uid));
-            let (cost, known) = known.map_or((0, false), |grant| (grant.cost, true));
             let replica = ReplicaKey::of(pod, cx.config.lws).map(|key| key.to_string());
-            (cost, known, replica.unwrap_or_default(), pod.uid.clone())
+            (known.map_or(0, |g| g.cost), replica.unwrap_or_default(), pod.uid.clone())
         } else {
             let Some(entry) = entry.filter(|e| e.pod.uid == *reserving.uid && is_running(&e.pod))
             else {
@@ -103,23 +102,26 @@ impl Namespace {
                 self.restart(cx, id);
                 return Turn::Done;
             }
-            let (cost, renewal) = match self.opinion(budget, entry) {
-                Opinion::Allow { cost } => (cost, false),
-                Opinion::Renew { cost } => (cost, true),
+            let cost = match self.opinion(budget, entry) {
+                Opinion::Allow { cost } | Opinion::Renew { cost } => cost,
                 Opinion::Deny(objection) => {
                     let denial = self.explain(entry, &[(budget.clone(), objection)]);
                     self.deny(cx, id, denial);
                     return Turn::Done;
                 }
             };
-            (cost, renewal, self.replica_label(entry), entry.pod.uid.to_string())
+            (cost, self.replica_label(entry), entry.pod.uid.to_string())
         };
-        // What is renewed may stand for an earlier request, which is complete without those that came to
-        // cover the pod since; and this one without those that ceased to.
         let renewed = self.budgets.get(budget).and_then(|b| b.ledger.get(name, &uid));
-        let renewed = renewed.filter(|_| renewal);
-        let names = reserving.budgets.iter().map(|b| b.object.name.clone());
-        let budgets = names.filter(|n| renewed.is_none_or(|r| r.budgets.contains(n))).collect();
+        let renewal = renewed.is_some();
+        // What is renewed may stand for an earlier request, which is complete without those that came to
+        // cover the pod since; and this one without those that ceased to. What this request itself wrote
+        // before it began again stands for nobody else.
+        let others = renewed.filter(|r| r.eviction != id || !request.wrote.contains(budget));
+        let is_others = others.is_some();
+        let uids = reserving.budgets.iter().filter_map(|b| self.budgets.get(b));
+        let uids = uids.map(|b| b.object.uid.clone());
+        let budgets = uids.filter(|u| others.is_none_or(|o| o.budgets.contains(u))).collect();
         let grant = Grant {
             pod: name.to_owned(),
             uid,
@@ -138,7 +140,10 @@ impl Namespace {
             entry.seen.note(&Kind::Pod, &pod.version);
         }
         if let Some(request) = self.requests.get_mut(id) {
-            if !renewal {
+            if is_others {
+                // From here on its name stands for what another request wrote, which is not ours to take back.
+                request.wrote.remove(budget);
+            } else {
                 request.wrote.insert(budget.clone());
             }
             if let Stage::Reserving(reserving) = &mut request.stage {
@@ -154,14 +159,10 @@ impl Namespace {
         cx: &mut Context<'_>,
         budget: &BudgetId,
         id: &str,
-        (cost, renewal): (i64, bool),
+        cost: i64,
     ) {
         let Some(request) = self.requests.get_mut(id) else { return };
         request.grants.push(((**budget).clone(), cost));
-        // What another request wrote is not ours to take back.
-        if !renewal {
-            request.reserved.push(budget.clone());
-        }
         let Stage::Reserving(reserving) = &mut request.stage else { return };
         reserving.in_flight = false;
         reserving.next += 1;
@@ -203,7 +204,7 @@ impl Namespace {
     }
 
     /// The budget is gone, and with it what it recorded: should it come back before a request is
-    /// through, it is asked again. What is still to be taken back stays in `reserved`.
+    /// through, it is asked again. What is still to be taken back stays in `wrote`.
     pub(super) fn forget_reservations(&mut self, id: &BudgetId) {
         for request in self.requests.values_mut() {
             let Stage::Reserving(reserving) = &mut request.stage else { continue };

@@ -5,11 +5,12 @@ use std::collections::VecDeque;
 use std::time::Duration;
 
 use super::explain::refuse;
+use super::ledger::has_recorded;
 use super::reserve::Turn;
 use super::status::is_misconfigured;
 use super::{BudgetId, Context, Namespace};
 use crate::io::{Command, WriteOutcome};
-use crate::model::{BudgetKey, BudgetStatus, Scope, Timestamp};
+use crate::model::{BudgetKey, BudgetStatus, Grant, Scope, Timestamp};
 use crate::stats::Counters;
 use crate::timer::Due;
 use crate::verdict::DenyReason;
@@ -63,10 +64,7 @@ pub(super) struct Batch {
 
 #[derive(Debug)]
 pub(super) struct Granted {
-    pub(super) eviction: String,
-    pub(super) pod: String,
-    pub(super) uid: String,
-    pub(super) cost: i64,
+    pub(super) grant: Grant,
     pub(super) renewal: bool,
 }
 
@@ -195,8 +193,8 @@ impl Namespace {
                 let why =
                     format!("the grant could not be recorded in budget {}: {why}", id.object.name);
                 self.refund_again(id, &batch);
-                for granted in batch.granted {
-                    self.deny(cx, &granted.eviction, refuse(DenyReason::NotRecorded, &why));
+                for Granted { grant, .. } in batch.granted {
+                    self.deny(cx, &grant.eviction, refuse(DenyReason::NotRecorded, &why));
                 }
                 cx.counters.queue_retries += 1;
                 // Not at once: it would be refused again.
@@ -228,27 +226,32 @@ impl Namespace {
     /// refund is not to be taken for what was to be refunded.
     fn refund_again(&mut self, id: &BudgetId, batch: &Batch) {
         for refund in &batch.refunds {
-            if let Op::Refund { pod, eviction } = refund
-                && !batch.granted.iter().any(|granted| granted.eviction == *eviction)
-                && self.budgets.get(id).is_some_and(|b| b.ledger.committed(pod, "", eviction))
-            {
+            let Op::Refund { pod, eviction } = refund else { continue };
+            let own = |g: &Grant| g.pod == *pod && g.eviction == *eviction;
+            let granted_since = batch.granted.iter().any(|granted| own(&granted.grant));
+            let recorded =
+                self.budgets.get(id).is_some_and(|b| b.object.status.grants.iter().any(own));
+            if recorded && !granted_since {
                 self.enqueue_later(id, refund.clone());
             }
         }
     }
 
-    /// The budget was deleted: nobody needs a grant in it any more.
+    /// The budget was deleted: nobody needs a grant in it any more, and what was being taken back must not
+    /// come back.
     pub(super) fn budget_gone(&mut self, cx: &mut Context<'_>, id: &BudgetId, writer: Writer) {
         let in_flight = writer.in_flight.unwrap_or_default();
         if in_flight.leisurely {
             cx.leisure.end(cx.now, cx.timers);
         }
-        for granted in in_flight.granted {
-            self.not_reserved(cx, id, &granted.eviction);
+        for Granted { grant, .. } in in_flight.granted {
+            self.not_reserved(cx, id, &grant.eviction);
         }
-        for op in writer.queue {
-            if let Op::Reserve { eviction } = op {
-                self.not_reserved(cx, id, &eviction);
+        for op in in_flight.refunds.into_iter().chain(writer.queue) {
+            match op {
+                Op::Reserve { eviction } => self.not_reserved(cx, id, &eviction),
+                // From its successor, or from what is kept until one comes.
+                Op::Refund { .. } => self.enqueue(cx, id, op),
             }
         }
     }
@@ -294,9 +297,8 @@ impl Namespace {
                 }
                 Op::Reserve { eviction } => {
                     if let Turn::Grant { grant, renewal } = self.take_turn(cx, id, &eviction) {
-                        let (pod, uid, cost) = (grant.pod.clone(), grant.uid.clone(), grant.cost);
-                        self.grant(cx, id, grant);
-                        granted.push(Granted { eviction, pod, uid, cost, renewal });
+                        self.grant(cx, id, grant.clone());
+                        granted.push(Granted { grant, renewal });
                     }
                 }
             }
@@ -327,13 +329,11 @@ impl Namespace {
 
     /// Tell each request of the batch whether its grant is recorded.
     fn settle(&mut self, cx: &mut Context<'_>, id: &BudgetId, batch: Batch) {
-        for Granted { eviction, pod, uid, cost, renewal } in batch.granted {
-            let recorded =
-                self.budgets.get(id).is_some_and(|b| b.ledger.committed(&pod, &uid, &eviction));
-            if recorded {
-                self.reserved(cx, id, &eviction, (cost, renewal));
+        for Granted { grant, .. } in batch.granted {
+            if self.budgets.get(id).is_some_and(|b| has_recorded(&b.object.status, &grant)) {
+                self.reserved(cx, id, &grant.eviction, grant.cost);
             } else {
-                self.not_reserved(cx, id, &eviction);
+                self.not_reserved(cx, id, &grant.eviction);
             }
         }
         // A conflict may have been with a change that this write did not know of.

@@ -294,7 +294,7 @@ fn more_than_one_budget() {
     assert_eq!(allowed.grants, both);
     for name in ["pdb", "zzz"] {
         assert_eq!(lone.status(name).grants.len(), 1);
-        assert_eq!(lone.status(name).grants[0].budgets, ["pdb", "zzz"]);
+        assert_eq!(lone.status(name).grants[0].budgets, ["uid-pdb", "uid-zzz"]);
         lone.verify(name, (0, 1, 1, 2));
     }
 }

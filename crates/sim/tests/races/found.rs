@@ -182,3 +182,66 @@ fn a_budget_that_ceased_to_cover_the_pod_on_the_way_is_not_missed() {
     world.advance(Duration::from_secs(30));
     assert_eq!((grants(&world, "one").len(), grants(&world, "two").len()), (1, 1));
 }
+
+#[test]
+fn a_budget_that_is_recreated_does_not_make_another_look_incomplete() {
+    // Found by seed 56605 of an earlier simulator.
+    let mut world = cluster(1);
+    world.apply_budget(budget("two").per_replica().min_available(1));
+    world.advance(Duration::from_secs(1));
+    assert!(world.evict_without_delete("a-0").is_allow());
+    // Nobody is left who knows that it had a grant in the one that was deleted.
+    world.instance(0).crash();
+    world.delete_budget("two");
+    world.apply_budget(budget("two").per_replica().min_available(1));
+    world.instance(0).restart();
+    world.advance(Duration::from_secs(30));
+    assert_eq!(grants(&world, "one").len(), 1);
+    assert!(!world.evict_without_delete("b-0").is_allow(), "a-0 may still go");
+}
+
+#[test]
+fn a_request_that_starts_over_is_allowed_by_what_it_wrote_since() {
+    // Found by seed 48024.
+    let (mut world, id) = between_two_budgets();
+    let one = world.budget("one").expect("it exists").key.clone();
+    let busy = world.instance(0).eviction("a-1");
+    world.instance(0).submit(busy);
+    world.edit_budget("two", |spec| spec.selector = None);
+    // It starts over when the first budget is being written. So what it wrote there is refunded and written
+    // anew by one write,
+    answer_first(&mut world);
+    answer_first(&mut world);
+    // and somebody else writes first. What it wrote before names a budget that will never have it.
+    world.touch_budget(&one);
+    world.instance(0).release_calls();
+    assert_eq!(reason(&world.reply(&id).expect("answered")), AllowReason::Granted);
+    world.advance(Duration::from_secs(30));
+    assert!(grants(&world, "one").iter().any(|g| g.eviction == id), "a-0 may still go");
+}
+
+#[test]
+fn a_grant_that_has_taken_its_pod_does_not_come_back() {
+    // Found by seed 50686.
+    let mut world = cluster(1);
+    let one = world.budget("one").expect("it exists").key.clone();
+    assert!(world.evict_without_delete("a-0").is_allow());
+    // The pod vanishes by itself, and its successor gets a grant of its own before a watch tells of it.
+    world.instance(0).hold_kind(&Kind::Pod);
+    world.delete_pod("a-0");
+    world.apply_pod(pod("a-0").group("a"));
+    let mut eviction = world.eviction("a-0");
+    eviction.uid = Some(world.pod("a-0").expect("it is there").uid.clone());
+    assert!(world.decide(eviction).is_allow(), "it is pending");
+    assert_eq!(grants(&world, "one").len(), 2);
+    world.carry_out("a-0");
+    world.apply_pod(pod("a-0").group("a").ready());
+    world.hold_calls();
+    world.instance(0).release_kind(&Kind::Pod);
+    // Both have ended, and are still on record when somebody writes the budget.
+    world.touch_budget(&one);
+    world.release_calls();
+    world.advance(Duration::from_secs(2));
+    assert_eq!(grants(&world, "one"), []);
+    assert!(world.evict_without_delete("b-0").is_allow(), "all is well again");
+}

@@ -1,0 +1,218 @@
+//! Grants over all budgets of a namespace: which pods may go, since when, and how that ends
+//! (semantics 5).
+
+use std::collections::BTreeSet;
+
+use super::ledger::{Agreed, GRANT_EXPIRES, INCOMPLETE_AFTER, LiveGrant, State};
+use super::writer::Op;
+use super::{BudgetId, Context, Namespace};
+use crate::model::{Grant, ResourceVersion, Timestamp};
+use crate::timer::Due;
+
+impl Namespace {
+    /// Record a grant in memory; the write that makes it true follows at once.
+    pub(super) fn grant(&mut self, cx: &mut Context<'_>, id: &BudgetId, grant: Grant) {
+        let Some(entry) = self.budgets.get_mut(id) else { return };
+        let pod = grant.pod.clone();
+        let replaced = entry.ledger.remove(&pod, &grant.uid).map(Box::new);
+        let mut live = LiveGrant::new(grant, cx.now, State::InFlight);
+        live.replaced = replaced;
+        self.insert_grant(cx, id, live);
+        self.recount_grants(cx, &pod);
+    }
+
+    /// Remove a grant if this eviction wrote it and nobody has renewed it since.
+    pub(super) fn ungrant(
+        &mut self,
+        cx: &mut Context<'_>,
+        id: &BudgetId,
+        pod: &str,
+        eviction: &str,
+    ) {
+        let Some(entry) = self.budgets.get_mut(id) else { return };
+        let others = !planted!(RefundOthers);
+        entry.ledger.retain(|g| g.pod != pod || (others && g.eviction != eviction));
+        self.recount_grants(cx, pod);
+        self.bind_grants(cx, pod);
+    }
+
+    /// The write that carried uncommitted grants did not happen.
+    pub(super) fn drop_uncommitted(&mut self, cx: &mut Context<'_>, id: &BudgetId) {
+        let Some(entry) = self.budgets.get_mut(id) else { return };
+        let (dropped, replaced) = entry.ledger.drop_uncommitted();
+        for live in replaced {
+            self.insert_grant(cx, id, live);
+        }
+        for pod in dropped {
+            self.recount_grants(cx, &pod);
+            self.bind_grants(cx, &pod);
+        }
+    }
+
+    /// Make the ledger agree with the budget's status on the API server. Grants under way stay.
+    pub(super) fn take_in_grants(&mut self, cx: &mut Context<'_>, id: &BudgetId) {
+        let Some(entry) = self.budgets.get_mut(id) else { return };
+        let writing = entry.writer.in_flight.is_some();
+        let Agreed { elsewhere, unknown, lost: mut touched } =
+            entry.ledger.agree(&entry.object.status, writing);
+        for recorded in elsewhere {
+            let Grant { pod, uid, .. } = recorded.grant.clone();
+            let expires = recorded.first_seen + GRANT_EXPIRES;
+            if let Some(entry) = self.budgets.get_mut(id) {
+                // Whoever wrote it may have seen a later pod of the name than we have. If we have seen as much,
+                // it passes to the pod that is there now.
+                entry.ledger.move_to_record(recorded);
+            }
+            self.look_at(cx, id, &pod, &uid, expires);
+            touched.insert(pod);
+        }
+        for grant in unknown {
+            touched.insert(grant.pod.clone());
+            self.take_in_unknown(cx, id, grant);
+        }
+        for pod in touched {
+            self.bind_grants(cx, &pod);
+            self.recount_grants(cx, &pod);
+        }
+    }
+
+    fn take_in_unknown(&mut self, cx: &mut Context<'_>, id: &BudgetId, grant: Grant) {
+        if self.is_abandoned(id, &grant) {
+            let refund = Op::Refund { pod: grant.pod.clone(), eviction: grant.eviction.clone() };
+            self.enqueue_later(id, refund);
+        }
+        let pod = self.pods.get(grant.pod.as_str()).map(|e| &e.pod);
+        let taken = pod.is_some_and(|p| p.uid == *grant.uid && p.terminating && p.is_targeted());
+        let live = LiveGrant::new(grant, cx.now, State::Committed);
+        if !taken {
+            self.insert_grant(cx, id, live);
+        } else if let Some(entry) = self.budgets.get_mut(id) {
+            entry.ledger.bury(live);
+        }
+    }
+
+    /// A write of ours, long given up for lost, and denied to whoever asked.
+    pub(super) fn is_abandoned(&self, id: &BudgetId, grant: &Grant) -> bool {
+        let abandoned = self.abandoned.get(&grant.eviction);
+        abandoned.is_some_and(|(_, budgets)| budgets.contains(id))
+    }
+
+    /// The pod's state of this version shows that an eviction took it: its grants have done their
+    /// work. Without that evidence they pass to the successor of the same name.
+    pub(super) fn mark_evidence(
+        &mut self,
+        cx: &mut Context<'_>,
+        name: &str,
+        uid: &str,
+        version: &ResourceVersion,
+    ) {
+        for grants in self.orphans.values_mut() {
+            grants.retain(|live| live.grant.pod != name || live.grant.uid != uid);
+        }
+        for id in self.granted.get(name).cloned().unwrap_or_default() {
+            let budget = self.budgets.get_mut(&id);
+            if budget.is_some_and(|b| b.ledger.end(name, uid)) {
+                self.saw_pod(cx, &id, version);
+            }
+        }
+        self.tidy_granted(name);
+    }
+
+    pub(super) fn count_grants(&self, name: &str, uid: &str) -> u32 {
+        let budgets = self.granted.get(name).into_iter().flatten();
+        let holding = budgets
+            .filter(|id| self.budgets.get(*id).is_some_and(|b| b.ledger.get(name, uid).is_some()));
+        let orphaned = self
+            .orphans
+            .values()
+            .filter(|grants| grants.iter().any(|g| g.grant.pod == name && g.grant.uid == uid));
+        u32::try_from(holding.count() + orphaned.count()).unwrap_or(u32::MAX)
+    }
+
+    /// Grants for an earlier pod of this name pass to the pod that has the name now, and entries
+    /// without uid are bound to it.
+    pub(super) fn bind_grants(&mut self, cx: &mut Context<'_>, name: &str) {
+        let Some(uid) = self.pods.get(name).map(|e| e.pod.uid.to_string()) else { return };
+        let budgets: Vec<BudgetId> =
+            self.granted.get(name).into_iter().flatten().cloned().collect();
+        for id in budgets {
+            let seen = self.has_seen_pods(cx, &id);
+            let Some(budget) = self.budgets.get_mut(&id) else { continue };
+            // While we are behind, it may be for a successor that we have not seen yet.
+            let passed = budget.ledger.pass_on(name, &uid, |of| seen || of.is_empty());
+            budget.strays |= passed.held_back;
+            if let Some(first_seen) = passed.first_seen {
+                self.look_at(cx, &id, name, &uid, first_seen + GRANT_EXPIRES);
+            }
+        }
+        self.recount_grants(cx, name);
+    }
+
+    /// The cache has caught up with what the budget's grants were decided by.
+    pub(super) fn bind_strays(&mut self, cx: &mut Context<'_>, id: &BudgetId) {
+        let Some(budget) = self.budgets.get_mut(id) else { return };
+        budget.strays = false;
+        let pods: BTreeSet<String> = budget.ledger.live().map(|g| g.pod.clone()).collect();
+        for pod in pods {
+            self.bind_grants(cx, &pod);
+        }
+    }
+
+    /// The budget is gone: its grants bind nothing any more.
+    pub(super) fn forget_granted(&mut self, cx: &mut Context<'_>, id: &BudgetId) {
+        let pods: Vec<String> = self
+            .granted
+            .iter()
+            .filter(|(_, ids)| ids.contains(id))
+            .map(|(pod, _)| pod.clone())
+            .collect();
+        for pod in pods {
+            self.recount_grants(cx, &pod);
+        }
+    }
+
+    pub(super) fn insert_grant(&mut self, cx: &mut Context<'_>, id: &BudgetId, live: LiveGrant) {
+        let (pod, uid) = (live.grant.pod.clone(), live.grant.uid.clone());
+        let (first_seen, several) = (live.first_seen, live.grant.budgets.len() > 1);
+        let Some(entry) = self.budgets.get_mut(id) else { return };
+        entry.ledger.insert(live);
+        self.granted.entry(pod.clone()).or_default().insert(id.clone());
+        self.look_at(cx, id, &pod, &uid, first_seen + GRANT_EXPIRES);
+        if several {
+            let due = Due::Incomplete { budget: id.clone(), pod, uid };
+            cx.timers.at(first_seen + INCOMPLETE_AFTER, &self.name, due);
+        }
+    }
+
+    /// Whether the grant has expired is to be looked at then.
+    pub(super) fn look_at(
+        &mut self,
+        cx: &mut Context<'_>,
+        id: &BudgetId,
+        pod: &str,
+        uid: &str,
+        at: Timestamp,
+    ) {
+        let due = Due::Expire { budget: id.clone(), pod: pod.to_owned(), uid: uid.to_owned() };
+        cx.timers.at(at, &self.name, due);
+    }
+
+    /// Bring the pod's count of grants, and the index that finds them, up to date.
+    pub(super) fn recount_grants(&mut self, cx: &mut Context<'_>, pod: &str) {
+        self.tidy_granted(pod);
+        let Some(entry) = self.pods.get(pod) else { return };
+        let granted = self.count_grants(pod, &entry.pod.uid.to_string());
+        if granted != entry.granted && !planted!(StaleCounters) {
+            self.with_pod(cx, pod, |entry| entry.granted = granted);
+        }
+    }
+
+    fn tidy_granted(&mut self, pod: &str) {
+        if let Some(ids) = self.granted.get_mut(pod) {
+            ids.retain(|id| self.budgets.get(id).is_some_and(|b| b.ledger.names(pod)));
+            if ids.is_empty() {
+                self.granted.remove(pod);
+            }
+        }
+    }
+}
