@@ -53,6 +53,14 @@ pub(super) struct Allowed {
     pub budgets: BTreeSet<String>,
 }
 
+#[derive(Debug)]
+pub(super) struct Taken {
+    /// By name.
+    pub pod: String,
+    /// Uids of the budgets that had granted it.
+    pub budgets: BTreeSet<String>,
+}
+
 impl Allowed {
     /// Whether this eviction, if it is executed now, takes this pod.
     pub fn hits(&self, pod: &Pod) -> bool {
@@ -212,7 +220,8 @@ impl Run {
             return;
         }
         self.log(|| format!("{} executed on {} {}", allowed.eviction, pod.key.name, pod.uid));
-        self.taken.entry(pod.uid).or_default().extend(allowed.budgets.iter().cloned());
+        let taken = Taken { pod: pod.key.name, budgets: allowed.budgets.clone() };
+        self.taken.insert(pod.uid, taken);
         self.world.begin_eviction(&allowed.pod);
     }
 }

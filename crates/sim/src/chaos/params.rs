@@ -52,8 +52,6 @@ pub struct Params {
     pub faults: BTreeSet<Fault>,
     /// Every loss is one that we granted.
     pub quiet: bool,
-    /// Budgets come and go.
-    pub deletes_budgets: bool,
     /// In percent of the calls, and of the steps.
     pub call_faults: usize,
     pub other_faults: usize,
@@ -92,8 +90,6 @@ impl Params {
             steps: 120 + random.below(400),
             same_name: random.chance(60),
             quiet: !faults.iter().any(|fault| fault.is_involuntary()),
-            deletes_budgets: faults.contains(&Fault::BudgetDeleted)
-                || faults.contains(&Fault::BudgetRecreated),
             faults,
             call_faults: [0, 5, 15, 40][random.below(4)],
             other_faults: [3, 8, 15, 30][random.below(4)],

@@ -18,6 +18,7 @@ impl Run {
         if self.params.has(Fault::OlderRelease) && self.params.instances > 1 {
             self.count(Fault::OlderRelease);
             self.older = Some(older);
+            self.once_older.insert(older);
         }
         for index in 0..self.params.instances {
             let offset = self.random.between(0, 600_000).unsigned_abs();
@@ -97,6 +98,7 @@ impl Run {
                 self.crash(index);
                 self.count(fault);
                 self.older = Some(index);
+                self.once_older.insert(index);
                 self.start(index, now);
             }
             Fault::LeaseTrouble => self.delete_lease(),

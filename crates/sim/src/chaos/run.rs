@@ -7,7 +7,7 @@ use holdfast_core::invariant::Invariant;
 use holdfast_core::model::{BudgetKey, ObjectKey, Timestamp};
 use holdfast_core::{Config, Kind};
 
-use super::clients::{Allowed, Asked};
+use super::clients::{Allowed, Asked, Taken};
 use super::fault::{Counts, Fault};
 use super::invariants;
 use super::leader::Candidate;
@@ -26,8 +26,8 @@ pub(super) struct Run {
     pub unanswered: BTreeSet<String>,
     /// Allowed evictions that may still be executed.
     pub allowed: Vec<Allowed>,
-    /// Uids of pods that an eviction took, and the budgets (by uid) that had granted it.
-    pub taken: BTreeMap<String, BTreeSet<String>>,
+    /// Pods that an eviction took, by uid.
+    pub taken: BTreeMap<String, Taken>,
     pub history: invariants::History,
     pub candidates: Vec<Candidate>,
     pub lease: Option<holdfast_core::lease::Record>,
@@ -52,6 +52,8 @@ pub(super) struct Run {
     pub offsets: Vec<Duration>,
     /// Released long ago, and not updated yet.
     pub older: Option<usize>,
+    /// Instances that were an older release at some time.
+    pub once_older: BTreeSet<usize>,
     /// The versions at which the faults began, and at which everything had come to rest.
     pub began: u64,
     pub rested_at: u64,
@@ -89,6 +91,7 @@ impl Run {
             paused: BTreeMap::new(),
             doomed: BTreeMap::new(),
             older: None,
+            once_older: BTreeSet::new(),
             began: 0,
             rested_at: 0,
             faults: Counts::new(),

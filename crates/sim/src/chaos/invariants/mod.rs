@@ -36,8 +36,6 @@ pub(super) struct History {
     /// Every grant that ever was: by the budget's key, the pod's name and the eviction, with the uids
     /// of the budgets that had it.
     recorded: BTreeMap<(String, String, String), BTreeSet<String>>,
-    /// The pod, by uid, that a request was first granted: by the budget's key and the eviction.
-    first: BTreeMap<(String, String), String>,
     /// Grants, by the budget's uid, the pod's uid and the eviction, that were there and are not.
     ended: BTreeSet<(String, String, String)>,
     /// The requests that a grant stands for, by the budget's uid and the pod's name.
@@ -128,7 +126,12 @@ fn came_along(run: &Run, budget: &Budget, grant: &Grant) -> bool {
     let earlier = run.history.recorded.range((key.clone(), pod.clone(), String::new())..);
     let mut earlier = earlier.take_while(|((k, p, _), _)| *k == key && *p == pod);
     earlier.any(|((_, _, eviction), budgets)| {
-        *eviction == grant.eviction || budgets.iter().any(|uid| *uid != budget.uid)
+        // What was on record when it was deleted.
+        let orphaned = |uid: &String| {
+            let standing = run.history.standing.get(&(uid.clone(), pod.clone()));
+            *uid != budget.uid && standing.is_some_and(|ids| ids.contains(eviction))
+        };
+        *eviction == grant.eviction || budgets.iter().any(orphaned)
     })
 }
 
@@ -140,13 +143,13 @@ fn remember(run: &mut Run, Written { before, after, .. }: &Written) {
         if !run.history.recorded.contains_key(&record) && came_along(run, after, grant) {
             run.history.renewals.insert(grant.eviction.clone());
         }
-        let first = (after.key.to_string(), grant.eviction.clone());
-        run.history.first.entry(first).or_insert_with(|| grant.uid.clone());
         run.history.recorded.entry(record).or_default().insert(after.uid.clone());
         let standing = (after.uid.clone(), grant.pod.clone());
         run.history.standing.entry(standing).or_default().insert(grant.eviction.clone());
-        let earlier = before.status.grants.iter().find(|old| old.pod == grant.pod);
-        if earlier.is_some_and(|old| old.eviction != grant.eviction) {
+        // The earlier one is there no more: it goes on as this one.
+        let goes_on = |old: &Grant| after.status.grants.iter().any(|g| g.eviction == old.eviction);
+        let mut earlier = before.status.grants.iter().filter(|old| old.pod == grant.pod);
+        if earlier.any(|old| old.eviction != grant.eviction && !goes_on(old)) {
             run.history.renewals.insert(grant.eviction.clone());
         }
     }

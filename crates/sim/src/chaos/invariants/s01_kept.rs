@@ -43,7 +43,7 @@ pub fn after_write(run: &mut Run, written: &Written) {
     let Written { after, view, by, .. } = written;
     let of_this = |budgets: &BTreeSet<String>| budgets.contains(&after.uid);
     let lost = |pod: &Pod| {
-        run.taken.get(&pod.uid).is_some_and(of_this)
+        run.taken.get(&pod.uid).is_some_and(|taken| of_this(&taken.budgets))
             || run.allowed.iter().any(|a| of_this(&a.budgets) && a.hits(pod))
             || old.iter().any(|grant| grant.pod == pod.key.name)
     };

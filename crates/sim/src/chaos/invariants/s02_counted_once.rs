@@ -38,10 +38,22 @@ pub fn after_write(run: &mut Run, written: &Written) {
 
 /// Not while an eviction that it stands for may be under way: one that was allowed, has not taken its
 /// pod, and is not two minutes old. A grant that was renewed stands for the earlier ones too.
+///
+/// When a pod vanishes by itself, its grant passes to the next of the name (semantics 5), maybe in the
+/// memory of whoever ends it alone. Whichever eviction then takes that one ends the grant: of the pod that it
+/// was given for nothing is left to take, and the next one counts as lost by itself.
 fn may_end(run: &Run, written: &Written, grant: &Grant) -> bool {
     let key = (written.after.uid.clone(), grant.pod.clone());
     let standing = run.history.standing.get(&key).into_iter().flatten();
     let mut granted = standing.filter_map(|id| run.requests.get(id)?.granted.as_ref());
-    run.taken.contains_key(&grant.uid)
-        || granted.all(|(at, uid)| run.taken.contains_key(uid) || *at + EXPIRES <= run.world.now())
+    let is_taken = |uid: &str| {
+        let next = |taken: &str| born(taken) >= born(uid);
+        run.taken.iter().any(|(taken, t)| t.pod == grant.pod && next(taken))
+    };
+    granted.all(|(at, uid)| is_taken(uid) || *at + EXPIRES <= run.world.now())
+}
+
+/// The world names a pod after the version that it was created at.
+fn born(uid: &str) -> u64 {
+    uid.trim_start_matches("uid-").parse().expect("a version")
 }

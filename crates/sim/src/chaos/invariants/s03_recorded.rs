@@ -2,6 +2,7 @@
 //! (That a denied one has none after refunds is L5.)
 
 use holdfast_core::invariant::Invariant;
+use holdfast_core::model::Grant;
 
 use crate::chaos::clients::{Allowed, Asked};
 use crate::chaos::count::selects;
@@ -33,10 +34,13 @@ pub fn after_allow(run: &mut Run, asked: &Asked, allowed: &Allowed) {
     let truth = run.world.true_view();
     let told = run.world.view_of(asked.instance);
     let Some(pod) = told.pods.get(&allowed.pod) else { return };
+    let gone = truth.pods.get(&allowed.pod).is_none_or(|pod| pod.uid != allowed.uid);
     let covering = told.budgets.values().filter(|budget| selects(budget, pod));
     for budget in covering.filter_map(|told| truth.budgets.get(&told.key)) {
         let known = told.budgets[&budget.key].uid == budget.uid && selects(budget, pod);
-        let recorded = budget.status.grants.iter().any(|grant| grant.pod == pod.key.name);
+        // When the pod is gone, the grant may have passed to the next of the name already.
+        let is_of = |g: &Grant| g.uid == allowed.uid || (gone && g.pod == pod.key.name);
+        let recorded = budget.status.grants.iter().any(is_of);
         run.require(Invariant::S3, !known || recorded, || {
             format!("{} has no grant in {}", allowed.eviction, budget.key)
         });

@@ -6,7 +6,6 @@ use holdfast_core::invariant::Invariant;
 use holdfast_core::model::ResourceVersion;
 
 use super::partition;
-use crate::chaos::fault::Fault;
 use crate::chaos::processes::newer_kinds;
 use crate::chaos::run::Run;
 use crate::world::Written;
@@ -24,8 +23,7 @@ pub fn after_write(run: &mut Run, written: &Written) {
         let named = Config::default().kinds.into_iter().find(|k| k.to_string() == *kind);
         let Some(kind) = named else { continue };
         // An older release reads less, and what it sent may land after it was updated.
-        let older = run.faults.contains_key(&Fault::OlderRelease);
-        let reads = !older || !newer_kinds().contains(&kind);
+        let reads = !run.once_older.contains(by) || !newer_kinds().contains(&kind);
         let seen = new.is_empty() || !reads || view.has_seen(&kind, version);
         run.require(Invariant::S5, seen, || {
             format!("instance {by} granted by {} without {kind} as of {version}", after.key)

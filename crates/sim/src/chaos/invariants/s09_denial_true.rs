@@ -6,6 +6,7 @@ use holdfast_core::verdict::{Denial, DenyReason};
 
 use crate::chaos::clients::Asked;
 use crate::chaos::count::{blocks, selects};
+use crate::chaos::fault::Fault;
 use crate::chaos::run::Run;
 
 pub fn after_denial(run: &mut Run, asked: &Asked, denial: &Denial) {
@@ -17,7 +18,8 @@ pub fn after_denial(run: &mut Run, asked: &Asked, denial: &Denial) {
     // Of fewer kinds it can tell less.
     let older = run.older == Some(asked.instance);
     // What a deleted budget granted still counts, and no object shows it.
-    let orphans = run.params.deletes_budgets;
+    let deletions = [Fault::BudgetDeleted, Fault::BudgetRecreated];
+    let orphans = deletions.iter().any(|fault| run.faults.contains_key(fault));
     if !plain || older || orphans || denial.reason != DenyReason::BudgetExhausted {
         return;
     }
