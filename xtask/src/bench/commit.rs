@@ -9,9 +9,9 @@ use serde_json::{Value, json};
 
 use super::{
     Bench,
-    controller::Controller,
+    controller::{Controller, Mode},
     http::{Client, Server},
-    load::{Budgets, Load},
+    load::{Api, Budgets, Load},
     report::{Comparison, Results, Target},
     stats::Latencies,
 };
@@ -44,9 +44,9 @@ const STRANGERS: usize = 20;
 pub fn run(bench: &Bench, results: &mut Results) -> Result<()> {
     for _ in 0..bench.repeat {
         bench.interrupt.check()?;
-        let holdfast = bench.holdfast()?;
+        let holdfast = bench.holdfast(Mode::Webhook)?;
         let webhook = webhook(bench, &holdfast)?;
-        let mut free = Load::new(&bench.admin, "uncovered", Budgets::None, 1)?;
+        let mut free = Load::new(&bench.admin, "uncovered", Api::Holdfast, Budgets::None, 1)?;
         free.fill(STRANGERS)?;
         for clients in [1, 16] {
             let latencies = ask_uncovered(&webhook, &free, clients)?;
@@ -56,12 +56,12 @@ pub fn run(bench: &Bench, results: &mut Results) -> Result<()> {
             }
         }
         free.clear()?;
-        let mut load = Load::new(&bench.admin, "commit", Budgets::Pods, 1)?;
+        let mut load = Load::new(&bench.admin, "commit", Api::Holdfast, Budgets::Pods, 1)?;
         load.fill(2 * COMMITS)?;
         load.settle()?;
         let commits = commit(&webhook, &load)?;
         // From here on nobody else writes the object.
-        bench.retire(&holdfast)?;
+        bench.retire(&holdfast, Mode::Webhook)?;
         let puts = put(bench, &load)?;
         for percent in [50, 99] {
             let metric = format!("record p{percent}");

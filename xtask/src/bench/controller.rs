@@ -18,6 +18,13 @@ pub struct Controller {
     pub addresses: Value,
 }
 
+/// How Holdfast stands in front of the Eviction API.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Mode {
+    Webhook,
+    Native,
+}
+
 /// What a process has used so far.
 #[derive(Debug, Clone, Copy)]
 pub struct Usage {
@@ -36,7 +43,7 @@ impl Controller {
     }
 
     /// `holdfast serve --install`, ready to decide.
-    pub fn holdfast(localkube: &Localkube, program: &Path) -> Result<Self> {
+    pub fn holdfast(localkube: &Localkube, program: &Path, mode: Mode) -> Result<Self> {
         let dir = localkube.dir();
         let ready = dir.join("holdfast-ready.json");
         let _ = fs::remove_file(&ready);
@@ -45,6 +52,10 @@ impl Controller {
         let args = [
             "serve".to_owned(),
             "--install".to_owned(),
+            match mode {
+                Mode::Webhook => "--mode=webhook".to_owned(),
+                Mode::Native => "--mode=native".to_owned(),
+            },
             format!("--kubeconfig={}", path(&kubeconfig)),
             "--listen=127.0.0.1:0".to_owned(),
             "--metrics-listen=127.0.0.1:0".to_owned(),

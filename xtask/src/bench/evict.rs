@@ -6,12 +6,36 @@ use anyhow::Result;
 
 use super::{
     Bench,
-    controller::Controller,
-    load::{Budgets, Load, PODS_PER_GROUP},
+    controller::{Controller, Mode},
+    load::{Api, Budgets, Load, PODS_PER_GROUP},
     report::{Comparison, Results, Target},
 };
 
-pub const COMPARISONS: [Comparison; 5] = [
+pub const COMPARISONS: [Comparison; 9] = [
+    Comparison {
+        metrics: "evictions, 1 clients",
+        ours: "native, scope Pod",
+        base: Some("built-in PDB"),
+        target: Some(Target::AtLeast(15.0)),
+    },
+    Comparison {
+        metrics: "evictions, 16 clients",
+        ours: "native, scope Pod",
+        base: Some("built-in PDB"),
+        target: Some(Target::AtLeast(6.0)),
+    },
+    Comparison {
+        metrics: "evictions",
+        ours: "native, scope Workload",
+        base: Some("built-in PDB"),
+        target: None,
+    },
+    Comparison {
+        metrics: "evictions",
+        ours: "native, no PDB",
+        base: Some("no PDB"),
+        target: Some(Target::AtLeast(1.0)),
+    },
     Comparison {
         metrics: "evictions",
         ours: "scope Pod",
@@ -43,11 +67,14 @@ const CLIENTS: [usize; 2] = [1, 16];
 
 /// The variants of a round, in its order. Upstream's disruption controller runs in all of them, as it
 /// does in a cluster.
-const VARIANTS: [(&str, Budgets); 4] = [
-    ("built-in PDB", Budgets::Builtin),
-    ("no PDB", Budgets::None),
-    ("scope Pod", Budgets::Pods),
-    ("scope Workload", Budgets::Replicas),
+const VARIANTS: [(&str, Option<Mode>, Budgets); 7] = [
+    ("built-in PDB", None, Budgets::Pods),
+    ("no PDB", None, Budgets::None),
+    ("scope Pod", Some(Mode::Webhook), Budgets::Pods),
+    ("scope Workload", Some(Mode::Webhook), Budgets::Replicas),
+    ("native, scope Pod", Some(Mode::Native), Budgets::Pods),
+    ("native, scope Workload", Some(Mode::Native), Budgets::Replicas),
+    ("native, no PDB", Some(Mode::Native), Budgets::None),
 ];
 
 pub fn run(bench: &Bench, results: &mut Results) -> Result<()> {
@@ -56,11 +83,11 @@ pub fn run(bench: &Bench, results: &mut Results) -> Result<()> {
     let limit = Duration::from_secs(seconds);
     let _upstream = Controller::upstream(&bench.localkube)?;
     for _ in 0..bench.repeat {
-        for (name, budgets) in VARIANTS {
+        for (name, mode, budgets) in VARIANTS {
             bench.interrupt.check()?;
-            let ours = matches!(budgets, Budgets::Pods | Budgets::Replicas);
-            let holdfast = ours.then(|| bench.holdfast()).transpose()?;
-            let mut load = Load::new(&bench.admin, "evict", budgets, 1)?;
+            let holdfast = mode.map(|mode| bench.holdfast(mode)).transpose()?;
+            let api = if mode == Some(Mode::Webhook) { Api::Holdfast } else { Api::Policy };
+            let mut load = Load::new(&bench.admin, "evict", api, budgets, 1)?;
             for clients in CLIENTS {
                 load.fill(pods)?;
                 load.settle()?;
@@ -79,8 +106,8 @@ pub fn run(bench: &Bench, results: &mut Results) -> Result<()> {
                 }
             }
             load.clear()?;
-            if let Some(holdfast) = holdfast {
-                bench.retire(&holdfast)?;
+            if let (Some(holdfast), Some(mode)) = (holdfast, mode) {
+                bench.retire(&holdfast, mode)?;
             }
         }
     }

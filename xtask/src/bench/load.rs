@@ -27,20 +27,28 @@ const CREATORS: usize = 8;
 /// In scope Workload.
 pub const PODS_PER_GROUP: usize = 10;
 
-/// Whose budget.
+/// What the budgets count.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Budgets {
     None,
-    Builtin,
     Pods,
     Replicas,
 }
 
-impl Budgets {
-    fn api(self) -> &'static str {
+/// Whose budgets they are.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Api {
+    /// `policy/v1`: the built-in one, or ours in native mode.
+    Policy,
+    /// The CRD of webhook mode.
+    Holdfast,
+}
+
+impl Api {
+    fn version(self) -> &'static str {
         match self {
-            Self::None | Self::Builtin => "policy/v1",
-            Self::Pods | Self::Replicas => "policy.holdfast.dev/v1",
+            Self::Policy => "policy/v1",
+            Self::Holdfast => "policy.holdfast.dev/v1",
         }
     }
 }
@@ -49,6 +57,7 @@ impl Budgets {
 pub struct Load {
     admin: Server,
     pub namespace: String,
+    api: Api,
     budgets: Budgets,
     count: usize,
     next: usize,
@@ -64,7 +73,13 @@ pub struct Evicted {
 
 impl Load {
     /// An empty namespace with `count` budgets, each over an equal share of the pods to come.
-    pub fn new(admin: &Server, name: &str, budgets: Budgets, count: usize) -> Result<Self> {
+    pub fn new(
+        admin: &Server,
+        name: &str,
+        api: Api,
+        budgets: Budgets,
+        count: usize,
+    ) -> Result<Self> {
         static NEXT: AtomicUsize = AtomicUsize::new(0);
         let namespace = format!("bench-{name}-{}", NEXT.fetch_add(1, Ordering::Relaxed));
         let mut client = admin.client();
@@ -72,8 +87,15 @@ impl Load {
         client.post("/api/v1/namespaces", &json!({"metadata": {"name": namespace}}))?.ok()?;
         let account = format!("/api/v1/namespaces/{namespace}/serviceaccounts/default");
         until("the namespace has its ServiceAccount", || Ok(client.get(&account)?.code == 200))?;
-        let load =
-            Self { admin: admin.clone(), namespace, budgets, count, next: 0, pods: Vec::new() };
+        let load = Self {
+            admin: admin.clone(),
+            namespace,
+            api,
+            budgets,
+            count,
+            next: 0,
+            pods: Vec::new(),
+        };
         if budgets != Budgets::None {
             for part in 0..count {
                 client.post(&load.budget_path(""), &load.budget(part))?.ok()?;
@@ -164,7 +186,7 @@ impl Load {
     }
 
     pub fn budget_path(&self, rest: &str) -> String {
-        let (api, namespace) = (self.budgets.api(), &self.namespace);
+        let (api, namespace) = (self.api.version(), &self.namespace);
         format!("/apis/{api}/namespaces/{namespace}/poddisruptionbudgets{rest}")
     }
 
@@ -229,7 +251,7 @@ impl Load {
             spec["budgetScope"] = json!("Workload");
         }
         json!({
-            "apiVersion": self.budgets.api(),
+            "apiVersion": self.api.version(),
             "kind": "PodDisruptionBudget",
             "metadata": {"name": format!("budget-{part}")},
             "spec": spec,

@@ -24,7 +24,7 @@ use crate::{
     localkube::{Identity, Localkube, Options, workspace},
     test::interrupt::Interrupt,
 };
-use controller::Controller;
+use controller::{Controller, Mode};
 use http::Server;
 use report::{Comparison, Results};
 
@@ -183,14 +183,29 @@ impl Bench {
         Ok(())
     }
 
-    fn holdfast(&self) -> Result<Controller> {
-        Controller::holdfast(&self.localkube, &self.program)
+    fn holdfast(&self, mode: Mode) -> Result<Controller> {
+        Controller::holdfast(&self.localkube, &self.program, mode)
     }
 
-    /// Ends Holdfast and takes its webhook away, so that evictions do without.
-    fn retire(&self, holdfast: &Controller) -> Result<()> {
-        holdfast.stop()?;
-        self.admin.client().delete(&format!("{WEBHOOKS}/holdfast"))?.ok()?;
+    /// Takes its webhook away, or gives `policy/v1` back, so that evictions do without, and ends it.
+    fn retire(&self, holdfast: &Controller, mode: Mode) -> Result<()> {
+        match mode {
+            Mode::Webhook => {
+                holdfast.stop()?;
+                self.admin.client().delete(&format!("{WEBHOOKS}/holdfast"))?.ok()?;
+            }
+            Mode::Native => {
+                let output = Command::new(&self.program)
+                    .args(["uninstall", "--allow-scope-loss", "--kubeconfig"])
+                    .arg(self.localkube.kubeconfig(Identity::Admin))
+                    .output()
+                    .context("run holdfast uninstall")?;
+                if !output.status.success() {
+                    bail!("holdfast uninstall: {}", String::from_utf8_lossy(&output.stderr));
+                }
+                holdfast.stop()?;
+            }
+        }
         Ok(())
     }
 }

@@ -13,9 +13,9 @@ use serde_json::Value;
 
 use super::{
     Bench,
-    controller::Controller,
+    controller::{Controller, Mode},
     http::Server,
-    load::{Budgets, Load},
+    load::{Api, Budgets, Load},
     report::{Comparison, Results, Target},
     stats::Latencies,
 };
@@ -65,10 +65,10 @@ fn cell(
     budgets: usize,
     ours: bool,
 ) -> Result<()> {
-    let (name, kind, controller) = if ours {
-        ("holdfast", Budgets::Pods, bench.holdfast()?)
+    let (name, api, controller) = if ours {
+        ("holdfast", Api::Holdfast, bench.holdfast(Mode::Webhook)?)
     } else {
-        ("upstream", Budgets::Builtin, Controller::upstream(&bench.localkube)?)
+        ("upstream", Api::Policy, Controller::upstream(&bench.localkube)?)
     };
     let load_name = format!("{pods} pods, {budgets} budgets");
     let mut used = controller.usage()?.cpu_seconds;
@@ -80,7 +80,7 @@ fn cell(
         Ok(())
     };
 
-    let mut load = Load::new(&bench.admin, "status", kind, budgets)?;
+    let mut load = Load::new(&bench.admin, "status", api, Budgets::Pods, budgets)?;
     load.fill(pods)?;
     load.settle()?;
     phase(results, "creation")?;
@@ -104,7 +104,7 @@ fn cell(
     results.push(format!("RSS, {load_name}"), "MiB", name, usage.rss_mib);
     load.clear()?;
     if ours {
-        bench.retire(&controller)?;
+        bench.retire(&controller, Mode::Webhook)?;
     }
     Ok(())
 }
