@@ -54,17 +54,11 @@ pub async fn give_back(
         tokio::time::sleep(NOTICE).await;
         tell("giving policy/v1 back to kube-apiserver".to_owned());
         api_service::give_back(client).await?;
-        api_service::await_served(client, false).await?;
-        tell("looking for kube-controller-manager's disruption-controller".to_owned());
-        if !is_controller_there(client).await? {
-            tell("it does not answer: policy/v1 stays with Holdfast".to_owned());
+        if let Some(obstacle) = obstacle(client, &mut tell).await? {
+            tell("policy/v1 stays with Holdfast".to_owned());
             api_service::restore(client, &standing).await?;
             intercept(client, Intercept::DryRuns, false).await?;
-            return Err(Error::Obstacles(vec![
-                "kube-controller-manager's disruption-controller does not run: built-in budgets would \
-                 have no status, and no eviction would pass; turn it on first"
-                    .to_owned(),
-            ]));
+            return Err(Error::Obstacles(vec![obstacle]));
         }
     }
     api_service::await_served(client, false).await?;
@@ -104,6 +98,22 @@ fn refuse_scope_loss(budgets: &Budgets, allowed: bool) -> Result<(), Error> {
         })
         .collect();
     if lost.is_empty() || allowed { Ok(()) } else { Err(Error::Obstacles(lost)) }
+}
+
+/// Why kube-apiserver and its controllers would not do without us.
+async fn obstacle(
+    client: &ApiClient,
+    tell: &mut impl FnMut(String),
+) -> Result<Option<String>, Error> {
+    if let Err(error) = api_service::await_served(client, false).await {
+        return Ok(Some(format!(
+            "{error}; does kube-apiserver run with --runtime-config=policy/v1=false?"
+        )));
+    }
+    tell("looking for kube-controller-manager's disruption-controller".to_owned());
+    let missing = "kube-controller-manager's disruption-controller does not run: built-in budgets would \
+        have no status, and no eviction would pass; turn it on first";
+    Ok((!is_controller_there(client).await?).then(|| missing.to_owned()))
 }
 
 /// Whether upstream's controller gives a new built-in budget a status.
