@@ -43,10 +43,15 @@ impl Server {
     }
 
     pub fn start_with(name: &str, more: &[&str]) -> Result<Self, String> {
+        Self::start_at(name, ANY_PORT, more)
+    }
+
+    /// For whoever has to know the address before it is ready.
+    pub fn start_at(name: &str, listen: &str, more: &[&str]) -> Result<Self, String> {
         let fixture = fixture();
         let ready_file = fixture.dir.join(format!("holdfast-{name}.ready.json"));
         let _ = fs::remove_file(&ready_file);
-        let mut command = serve(fixture);
+        let mut command = serve_at(fixture, listen);
         command.arg("--install").arg("--ready-file").arg(&ready_file).args(more);
         let mut process = Process::start(command, &fixture.log(&format!("holdfast-{name}")));
         let began = Instant::now();
@@ -151,13 +156,19 @@ impl Server {
 
 /// The command line of a server on free ports, without `--install`.
 pub fn serve(fixture: &Fixture) -> Command {
+    serve_at(fixture, ANY_PORT)
+}
+
+const ANY_PORT: &str = "127.0.0.1:0";
+
+fn serve_at(fixture: &Fixture, listen: &str) -> Command {
     let mut command = Command::new(&fixture.holdfast);
     command
         .arg("serve")
         .arg("--kubeconfig")
         .arg(&fixture.holdfast_kubeconfig)
         .args(["--mode", fixture.mode.flag()])
-        .args(["--listen", "127.0.0.1:0", "--metrics-listen", "127.0.0.1:0"])
+        .args(["--listen", listen, "--metrics-listen", ANY_PORT])
         .args(["--log-format", "json"])
         .env("RUST_BACKTRACE", "1");
     command

@@ -4,6 +4,7 @@ mod away;
 mod control_plane;
 mod descheduler;
 mod import;
+mod instances;
 mod parity;
 mod trust;
 
@@ -18,6 +19,7 @@ fn main() -> ExitCode {
     let mut tests = tests![
         parity::kubectl_says_the_same_of_both,
         parity::a_drain_ends_the_same_under_both,
+        instances::two_behind_one_service_hold_a_budget_while_one_crashes,
         import::budgets_change_hands_while_a_node_is_drained,
         away::without_it_nothing_is_evicted_and_everything_else_goes_on,
     ];
