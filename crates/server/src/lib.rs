@@ -10,6 +10,9 @@
 //!   API server ==Lease==> election ---leads or not--+
 //! ```
 //!
+//! In native mode the API server asks at `native`'s gate instead of the webhook, and gets `policy/v1`
+//! there.
+//!
 //! Only `runtime` touches the engine, from one task. Everything that waits for the network runs
 //! beside it, so a verdict never queues behind a slow request. [`serve()`] puts the parts together,
 //! `install` makes the cluster ready for them, and [`uninstall()`] takes that back.
@@ -20,6 +23,7 @@ mod clock;
 mod connect;
 mod decide;
 mod discovery;
+mod duty;
 mod effect;
 mod election;
 mod error;

@@ -3,31 +3,25 @@
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::time::Duration;
 
 use holdfast_core::{Config, Input, Kind};
 use serde::Serialize;
 use tokio::sync::{oneshot, watch};
 use tokio::task::JoinHandle;
 
-use crate::api_client::ApiClient;
 use crate::clock::Clock;
-use crate::connect::{ClusterOptions, Identity, connect};
+use crate::connect::{ClusterOptions, connect};
 use crate::decide::Decider;
+use crate::duty::{Duty, Front};
 use crate::election::Elector;
 use crate::error::Error;
 use crate::health::Health;
 use crate::install::certificate::Certificate;
-use crate::install::native::Takeover;
-use crate::install::native::api_service::Place;
 use crate::install::{self, EXCLUDED_NAMESPACES, Intercept, Registration};
 use crate::listen;
 use crate::metrics::Metrics;
-use crate::native::Native;
-use crate::native::trust::{FrontProxy, Trust};
 use crate::runtime::{Handles, Runtime};
 use crate::watch::Watcher;
-use crate::webhook;
 
 #[derive(Clone, Debug)]
 pub struct ServeOptions {
@@ -75,9 +69,6 @@ pub struct Addresses {
     pub pid: u32,
 }
 
-/// How often to say what is still missing.
-const PATIENCE: Duration = Duration::from_secs(10);
-
 /// Runs until `stop` is true. `ready` is called once, when evictions can be decided.
 pub async fn serve(
     options: ServeOptions,
@@ -103,11 +94,11 @@ pub async fn serve(
     tracing::info!(user = %identity, webhook = %addresses.webhook, health = %addresses.health, "connected");
 
     let rights = install::rights::needed(options.features.clear_stale_disruption_targets, native);
-    let mut port = None;
     if options.install {
         install::apply(&client, &identity, &rights).await?;
         if native {
-            port = Some(apply_native(&client, &identity, &addresses.advertised).await?);
+            let (host, port) = (host_of(&addresses.advertised)?, port_of(&addresses.advertised));
+            install::native::apply(&client, &identity, &host, port).await?;
         }
     } else {
         install::check(&client, &rights).await?;
@@ -136,37 +127,19 @@ pub async fn serve(
     let decider = Decider { asked: asked.clone(), clock, metrics: metrics.clone() };
     let health = Health { asked, stats, unsynced: unsynced.clone(), metrics }.router();
     let health = tokio::spawn(listen::serve(health_listener, None, health, parts_stop.clone()));
-    let mut registration = Registration {
+    let registration = Registration {
         client: client.clone(),
         url: addresses.advertised.clone(),
         ca: certificate.ca.clone(),
         intercept: Intercept::Outside,
     };
-    let mut router = webhook::router(decider.clone());
-    let mut duty = Duty::Webhook(registration.clone());
     let serves = Arc::new(watch::channel(true).0);
-    let acceptor;
-    if native {
-        let front_proxy = FrontProxy::read(&client).await?;
-        let (tls, receiver) = watch::channel(certificate.acceptor(Some(front_proxy.verifier()?))?);
-        let (believed, front_proxy) = watch::channel(Arc::new(front_proxy));
-        acceptor = receiver;
-        let native = Native::new(client.clone(), decider, front_proxy, serves.subscribe())?;
-        router = router.merge(native.router());
-        let ca = certificate.ca.clone();
-        let trust = Trust { front_proxy: believed, acceptor: tls };
-        tokio::spawn(trust.keep(client.clone(), certificate));
-        registration.intercept = Intercept::All;
-        let port = match port {
-            Some(port) => port,
-            None => install::native::service_port(&client).await?.map_or(0, |(port, _)| port),
-        };
-        let place = Place { port, ca };
-        let serves = serves.clone();
-        duty = Duty::Native(Takeover { client: client.clone(), registration, place, serves });
-    } else {
-        acceptor = watch::channel(certificate.acceptor(None)?).1;
-    }
+    let Front { router, acceptor, duty } = match options.mode {
+        Mode::Webhook => Front::webhook(decider, &certificate, registration)?,
+        Mode::Native { .. } => {
+            Front::native(client, decider, certificate, registration, serves.clone()).await?
+        }
+    };
     let webhook = tokio::spawn(listen::serve(webhook_listener, Some(acceptor), router, parts_stop));
 
     let outcome = tokio::select! {
@@ -184,62 +157,6 @@ pub async fn serve(
     ended(runtime.await)?;
     remove_ready_file(&options).await;
     outcome
-}
-
-/// What makes evictions come to us, and keeps them coming.
-enum Duty {
-    Webhook(Registration),
-    Native(Takeover),
-}
-
-impl Duty {
-    /// Evictions already come here, or to a process that is gone: "being processed" is a better answer
-    /// than none. On a cluster that is new to us they come when we can decide them.
-    async fn begin(
-        &mut self,
-        options: &ServeOptions,
-        unsynced: watch::Receiver<Vec<String>>,
-    ) -> Result<(), Error> {
-        match self {
-            Self::Webhook(registration) => {
-                let registered = registration.exists().await?;
-                if registered {
-                    registration.register().await?;
-                }
-                synced(unsynced).await;
-                if !registered {
-                    registration.register().await?;
-                }
-            }
-            Self::Native(takeover) => {
-                let ours = takeover.standing().await?.is_ours();
-                if ours {
-                    takeover.join().await?;
-                    synced(unsynced).await;
-                    takeover.complete().await?;
-                } else if let (true, Mode::Native { accept_bypass }) =
-                    (options.install, options.mode)
-                {
-                    takeover.preflight(accept_bypass).await?;
-                    synced(unsynced).await;
-                    takeover.install().await?;
-                } else {
-                    let missing = "apiservice/v1.policy (served by kube-apiserver itself)";
-                    return Err(Error::NotInstalled(vec![missing.to_owned()]));
-                }
-            }
-        }
-        Ok(())
-    }
-
-    async fn keep(&self) {
-        match self {
-            Self::Webhook(registration) => registration.keep().await,
-            Self::Native(takeover) => {
-                tokio::join!(takeover.registration.keep(), takeover.keep());
-            }
-        }
-    }
 }
 
 async fn until_stopped(
@@ -271,27 +188,6 @@ async fn until_stopped(
     Ok(())
 }
 
-/// Where the aggregator finds us, on the machine of the API server.
-async fn apply_native(
-    client: &ApiClient,
-    identity: &Identity,
-    advertised: &str,
-) -> Result<u16, Error> {
-    let host = host_of(advertised)?;
-    // An address is no name, and a Service of this type has to have one.
-    let host =
-        if host.parse::<IpAddr>().is_ok_and(|ip| ip.is_loopback()) { "localhost" } else { &host };
-    let port = advertised.parse::<http::Uri>().ok().and_then(|uri| uri.port_u16()).unwrap_or(443);
-    install::native::apply(client, identity, host, port).await
-}
-
-async fn synced(mut unsynced: watch::Receiver<Vec<String>>) {
-    while tokio::time::timeout(PATIENCE, unsynced.wait_for(Vec::is_empty)).await.is_err() {
-        let missing = unsynced.borrow().join(", ");
-        tracing::warn!(%missing, "not ready yet");
-    }
-}
-
 /// In native mode all evictions come to us, and there is no other gate behind us.
 fn engine_config(features: Features, native: bool) -> Config {
     let mut config = Config {
@@ -318,6 +214,10 @@ fn host_of(url: &str) -> Result<String, Error> {
     // An IPv6 address is in brackets.
     let host = host.map(|host| host.trim_matches(['[', ']']).to_owned());
     host.ok_or_else(|| Error::Internal(format!("{url} names no host")))
+}
+
+fn port_of(url: &str) -> u16 {
+    url.parse::<http::Uri>().ok().and_then(|uri| uri.port_u16()).unwrap_or(443)
 }
 
 /// Whole or not at all: whoever waits for the file reads it as soon as it is there.

@@ -17,6 +17,7 @@ mod discovery;
 mod document;
 mod gate;
 mod openapi;
+mod patch;
 mod path;
 mod relay;
 mod status;

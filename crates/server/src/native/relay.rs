@@ -7,15 +7,15 @@
 
 use axum::body::Body;
 use axum::response::{IntoResponse as _, Response};
-use holdfast_api::native::{strategic, table, validate};
+use holdfast_api::native::{table, validate};
 use http::{HeaderMap, HeaderName, HeaderValue, Method, Request, StatusCode, header};
 use serde_json::{Value, json};
 
 use super::accept::{Form, negotiate};
-use super::document::{Document, content_type, delete_options, parameter, unsupported};
+use super::document::{Document, delete_options, parameter};
 use super::path::Target;
 use super::status::{self, Refusal};
-use super::{Call, Native, watch, words};
+use super::{Call, Native, patch, watch, words};
 use crate::api_client::{Answer, NoAnswer, read};
 
 /// Those of upstream's controller, in whose place we are: what it writes is dropped.
@@ -31,29 +31,21 @@ const NEWER_COUNTS: [&str; 4] = [
 ];
 
 /// What the ledger rests on. Nobody writes it through `policy/v1`.
-const LEDGER: [&str; 2] = ["grants", "watermarks"];
-
-const STRATEGIC: &str = "application/strategic-merge-patch+json";
-const MERGE: &str = "application/merge-patch+json";
-const JSON_PATCH: &str = "application/json-patch+json";
-const APPLY: &str = "application/apply-patch+yaml";
-
-/// As often as kube-apiserver tries a patch on an object that changes meanwhile.
-const PATCH_TRIES: usize = 5;
+pub const LEDGER: [&str; 2] = ["grants", "watermarks"];
 
 pub async fn relay(native: &Native, call: Call) -> Response {
     let result = match (&call.method, call.target.name.is_some()) {
         (&Method::GET, _) => get(native, &call).await,
         (&Method::POST, false) if call.target.namespace.is_some() => create(native, &call).await,
         (&Method::PUT, true) => replace(native, &call).await,
-        (&Method::PATCH, true) => patch(native, &call).await,
+        (&Method::PATCH, true) => patch::patch(native, &call).await,
         (&Method::DELETE, _) if !call.target.status => delete(native, &call).await,
         _ => return status::method_not_allowed(),
     };
     result.unwrap_or_else(Refusal::into_response)
 }
 
-type Relayed = Result<Response, Refusal>;
+pub type Relayed = Result<Response, Refusal>;
 
 async fn get(native: &Native, call: &Call) -> Relayed {
     let form = form(call)?;
@@ -102,95 +94,6 @@ async fn replace(native: &Native, call: &Call) -> Relayed {
     Ok(response)
 }
 
-async fn patch(native: &Native, call: &Call) -> Relayed {
-    let kind = content_type(&call.headers);
-    if call.target.status && is_disruption_controller(call) {
-        return Ok(shown(current(native, call).await?, &form(call)?));
-    }
-    match kind {
-        APPLY => {
-            let mut document = Document::read(call)?;
-            if call.target.status {
-                let mut status = document.field("status");
-                if let Some(status) = status.as_object_mut() {
-                    status.retain(|field, _| !LEDGER.contains(&field.as_str()));
-                }
-                document.set("status", &status);
-            }
-            let body = (APPLY, document.stored());
-            let request =
-                passed_on(call, Method::PATCH, &call.target, "application/json", Some(body));
-            answer(send(native, request).await?, &form(call)?).await
-        }
-        MERGE if !call.target.status => {
-            let mut patch: Value = parse(call)?;
-            words::stored(&mut patch);
-            forward_patch(native, call, MERGE, patch.to_string().into_bytes()).await
-        }
-        JSON_PATCH if !call.target.status => {
-            forward_patch(native, call, JSON_PATCH, call.body.to_vec()).await
-        }
-        STRATEGIC | MERGE | JSON_PATCH => patch_here(native, call, kind).await,
-        other => Err(unsupported(other).into()),
-    }
-}
-
-async fn forward_patch(native: &Native, call: &Call, kind: &'static str, body: Vec<u8>) -> Relayed {
-    let request =
-        passed_on(call, Method::PATCH, &call.target, "application/json", Some((kind, body)));
-    let response = send(native, request).await?;
-    if response.status() == StatusCode::UNPROCESSABLE_ENTITY {
-        // Upstream's words for it, if it has some.
-        let mut current = current(native, call).await?;
-        words::served(&mut current);
-        let patched = apply(kind, &current, &parse(call)?)?;
-        refuse_invalid(&validate::update(&patched, &current), &patched)?;
-    }
-    answer(response, &form(call)?).await
-}
-
-/// Patches that the CRD's endpoint does not know, or may not decide about.
-async fn patch_here(native: &Native, call: &Call, kind: &str) -> Relayed {
-    let patch: Value = parse(call)?;
-    let pinned = !patch["metadata"]["resourceVersion"].is_null();
-    let mut tries = 0;
-    loop {
-        tries += 1;
-        let mut current = current(native, call).await?;
-        words::served(&mut current);
-        let mut patched = apply(kind, &current, &patch)?;
-        if call.target.status {
-            keep_status(&mut patched["status"], &current["status"]);
-        } else {
-            refuse_invalid(&validate::update(&patched, &current), &patched)?;
-        }
-        words::stored(&mut patched);
-        let body = ("application/json", patched.to_string().into_bytes());
-        let request = passed_on(call, Method::PUT, &call.target, "application/json", Some(body));
-        let response = send(native, request).await?;
-        if response.status() == StatusCode::CONFLICT && !pinned && tries < PATCH_TRIES {
-            continue;
-        }
-        return answer(response, &form(call)?).await;
-    }
-}
-
-fn apply(kind: &str, current: &Value, patch: &Value) -> Result<Value, Refusal> {
-    let wrong = |why: String| Refusal::from(status::bad_request(&why));
-    if kind == STRATEGIC {
-        return strategic::merge(current, patch).map_err(|e| wrong(e.to_string()));
-    }
-    let mut patched = current.clone();
-    if kind == MERGE {
-        json_patch::merge(&mut patched, patch);
-    } else {
-        let operations: json_patch::Patch =
-            serde_json::from_value(patch.clone()).map_err(|e| wrong(e.to_string()))?;
-        json_patch::patch(&mut patched, &operations).map_err(|e| wrong(e.to_string()))?;
-    }
-    Ok(patched)
-}
-
 async fn delete(native: &Native, call: &Call) -> Relayed {
     let body = delete_options(call)?.map(|options| ("application/json", options));
     let request = passed_on(call, Method::DELETE, &call.target, "application/json", body);
@@ -204,7 +107,7 @@ async fn put(native: &Native, call: &Call, body: Vec<u8>) -> Relayed {
 }
 
 /// The budget as the CRD has it.
-async fn current(native: &Native, call: &Call) -> Result<Value, Refusal> {
+pub async fn current(native: &Native, call: &Call) -> Result<Value, Refusal> {
     let target = call.target.object();
     let mut request = passed_on(call, Method::GET, &target, "application/json", None);
     // The client's parameters are about another request.
@@ -219,7 +122,7 @@ async fn current(native: &Native, call: &Call) -> Result<Value, Refusal> {
     Ok(answer.json().map_err(|e| status::unavailable(&e.to_string()))?)
 }
 
-fn is_disruption_controller(call: &Call) -> bool {
+pub fn is_disruption_controller(call: &Call) -> bool {
     DISRUPTION_CONTROLLERS.contains(&call.user.name.as_str())
 }
 
@@ -235,7 +138,7 @@ fn keep_scope(document: &mut Document, current: &Value) -> Option<String> {
     Some(scope.to_owned())
 }
 
-fn keep_status(status: &mut Value, current: &Value) {
+pub fn keep_status(status: &mut Value, current: &Value) {
     if !status.is_object() {
         *status = json!({});
     }
@@ -256,7 +159,7 @@ fn check(errors: &[validate::FieldError], document: &Document) -> Result<(), Ref
     refuse_invalid(errors, &document.value())
 }
 
-fn refuse_invalid(errors: &[validate::FieldError], object: &Value) -> Result<(), Refusal> {
+pub fn refuse_invalid(errors: &[validate::FieldError], object: &Value) -> Result<(), Refusal> {
     if errors.is_empty() {
         return Ok(());
     }
@@ -264,11 +167,11 @@ fn refuse_invalid(errors: &[validate::FieldError], object: &Value) -> Result<(),
     Err(as_json(StatusCode::UNPROCESSABLE_ENTITY, &validate::invalid(name, errors)).into())
 }
 
-fn parse(call: &Call) -> Result<Value, Refusal> {
+pub fn parse(call: &Call) -> Result<Value, Refusal> {
     Ok(serde_json::from_slice(&call.body).map_err(|e| status::bad_request(&e.to_string()))?)
 }
 
-fn form(call: &Call) -> Result<Form, Refusal> {
+pub fn form(call: &Call) -> Result<Form, Refusal> {
     let form = negotiate(&call.headers, &call.query).ok_or_else(|| {
         let message = "only the following media types are accepted: application/json, \
             application/json;as=Table;v=v1;g=meta.k8s.io, \
@@ -279,7 +182,7 @@ fn form(call: &Call) -> Result<Form, Refusal> {
 }
 
 /// Made anew, so that nothing of the client's passes but what is named here.
-fn passed_on(
+pub fn passed_on(
     call: &Call,
     method: Method,
     target: &Target,
@@ -306,7 +209,7 @@ fn passed_on(
     request
 }
 
-async fn send(
+pub async fn send(
     native: &Native,
     request: Request<Vec<u8>>,
 ) -> Result<http::Response<kube::client::Body>, Refusal> {
@@ -314,7 +217,7 @@ async fn send(
 }
 
 /// The CRD's answer in the client's words and form.
-async fn answer(response: http::Response<kube::client::Body>, form: &Form) -> Relayed {
+pub async fn answer(response: http::Response<kube::client::Body>, form: &Form) -> Relayed {
     let headers = response.headers().clone();
     let answer = read(response).await.map_err(unreachable)?;
     if is_storage_missing(&answer) {
@@ -329,7 +232,7 @@ async fn answer(response: http::Response<kube::client::Body>, form: &Form) -> Re
     Ok(response)
 }
 
-fn shown(mut object: Value, form: &Form) -> Response {
+pub fn shown(mut object: Value, form: &Form) -> Response {
     words::served(&mut object);
     as_json(StatusCode::OK, &in_form(object, form))
 }

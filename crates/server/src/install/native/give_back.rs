@@ -224,27 +224,15 @@ fn without_scope(budget: &Value) -> Value {
 
 /// Until here the webhook decides; from here on built-in budgets can.
 async fn await_controller(client: &ApiClient) -> Result<(), Error> {
-    let deadline = Instant::now() + CAUGHT_UP;
-    let mut backoff = Backoff::new();
-    loop {
-        let (budgets, _) = Storage::BuiltIn.list(client).await?;
-        let behind = budgets.values().filter(|budget| {
-            budget["status"]["observedGeneration"] != budget["metadata"]["generation"]
-        });
-        let behind = behind.count();
-        if behind == 0 {
-            return Ok(());
-        }
-        if Instant::now() > deadline {
-            return Err(Error::Refused {
-                action: "give policy/v1 back".to_owned(),
-                reason: format!(
-                    "kube-controller-manager's disruption-controller has not seen {behind} budgets \
-                     after {} s; the webhook goes on deciding, and `holdfast uninstall` can be run again",
-                    CAUGHT_UP.as_secs()
-                ),
-            });
-        }
-        backoff.pause().await;
+    match Storage::BuiltIn.await_observed(client, CAUGHT_UP).await? {
+        0 => Ok(()),
+        behind => Err(Error::Refused {
+            action: "give policy/v1 back".to_owned(),
+            reason: format!(
+                "kube-controller-manager's disruption-controller has not seen {behind} budgets after \
+                 {} s; the webhook goes on deciding, and `holdfast uninstall` can be run again",
+                CAUGHT_UP.as_secs()
+            ),
+        }),
     }
 }

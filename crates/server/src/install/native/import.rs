@@ -6,18 +6,20 @@
 //! itself is what `policy/v1` serves.
 
 use std::collections::BTreeMap;
+use std::time::Duration;
 
 use futures_util::{StreamExt, stream};
 use holdfast_api::budget::{API_VERSION as STORED, GROUP, KIND, PLURAL, VERSION};
 use http::StatusCode;
 use serde_json::{Map, Value, json};
+use tokio::time::Instant;
 
 use super::super::NAME;
 use crate::api_client::{ApiClient, MERGE_PATCH, NoAnswer};
 use crate::discovery::Resource;
 use crate::error::Error;
 use crate::native::{SERVED, words};
-use crate::watch::{Page, page};
+use crate::watch::{Backoff, Page, page};
 
 /// The uid of the original; on a copy that is not served yet.
 pub const IMPORTED: &str = "holdfast.dev/imported-from";
@@ -81,6 +83,24 @@ impl Storage {
                 return Ok((budgets, page.metadata.resource_version));
             }
             token = page.metadata.r#continue;
+        }
+    }
+
+    /// Waits until the status of every budget is of its present spec; how many are not, if it takes
+    /// longer than this.
+    pub async fn await_observed(self, client: &ApiClient, limit: Duration) -> Result<usize, Error> {
+        let deadline = Instant::now() + limit;
+        let mut backoff = Backoff::new();
+        loop {
+            let (budgets, _) = self.list(client).await?;
+            let behind = budgets.values().filter(|budget| {
+                budget["status"]["observedGeneration"] != budget["metadata"]["generation"]
+            });
+            let behind = behind.count();
+            if behind == 0 || Instant::now() > deadline {
+                return Ok(behind);
+            }
+            backoff.pause().await;
         }
     }
 }

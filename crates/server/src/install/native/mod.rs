@@ -17,13 +17,13 @@ pub mod give_back;
 pub mod import;
 mod preflight;
 
+use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
 use http::StatusCode;
 use jiff::{SignedDuration, Timestamp};
 use tokio::sync::watch;
-use tokio::time::Instant;
 
 use super::manifests::{self, Installed, Intercept};
 use super::registration::Registration;
@@ -31,7 +31,6 @@ use super::{MANAGED_BY, NAME, apply_one, refused};
 use crate::api_client::{ApiClient, NoAnswer};
 use crate::connect::Identity;
 use crate::error::Error;
-use crate::watch::Backoff;
 use api_service::{Place, Standing};
 use follow::Follower;
 use import::{IMPORTED, Storage};
@@ -71,14 +70,16 @@ pub async fn apply(
     identity: &Identity,
     host: &str,
     port: u16,
-) -> Result<u16, Error> {
+) -> Result<(), Error> {
     apply_one(client, &manifests::native(identity)).await?;
     // One of the chart's, say: it knows where we are.
-    if let Some((port, false)) = service_port(client).await? {
-        return Ok(port);
+    if let Some((_, false)) = service_port(client).await? {
+        return Ok(());
     }
-    apply_one(client, &manifests::service(host, port)).await?;
-    Ok(port)
+    // An address is no name, and a Service of this type has to have one.
+    let is_loopback = host.parse::<IpAddr>().is_ok_and(|ip| ip.is_loopback());
+    let host = if is_loopback { "localhost" } else { host };
+    apply_one(client, &manifests::service(host, port)).await
 }
 
 /// The port of the Service that is there, and whether it is one that we made.
@@ -219,27 +220,12 @@ impl Takeover {
 
     /// Every budget has been computed, so that its first eviction is not refused for nothing.
     async fn await_statuses(&self) -> Result<(), Error> {
-        let deadline = Instant::now() + STATUSES;
-        let mut backoff = Backoff::new();
-        loop {
-            let (budgets, _) = Storage::Ours.list(&self.client).await?;
-            let behind = budgets.values().filter(|budget| {
-                budget["status"]["observedGeneration"] != budget["metadata"]["generation"]
-            });
-            let behind = behind.count();
-            if behind == 0 {
-                return Ok(());
-            }
-            if Instant::now() > deadline {
-                return Err(Error::Refused {
-                    action: "take over policy/v1".to_owned(),
-                    reason: format!(
-                        "{behind} budgets have no status after {} s",
-                        STATUSES.as_secs()
-                    ),
-                });
-            }
-            backoff.pause().await;
+        match Storage::Ours.await_observed(&self.client, STATUSES).await? {
+            0 => Ok(()),
+            behind => Err(Error::Refused {
+                action: "take over policy/v1".to_owned(),
+                reason: format!("{behind} budgets have no status after {} s", STATUSES.as_secs()),
+            }),
         }
     }
 }

@@ -1,0 +1,126 @@
+//! What differs between the modes: what the API server reaches, and how it comes to do so.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::Router;
+use tokio::sync::watch;
+use tokio_rustls::TlsAcceptor;
+
+use crate::api_client::ApiClient;
+use crate::decide::Decider;
+use crate::error::Error;
+use crate::install::certificate::Certificate;
+use crate::install::native::api_service::Place;
+use crate::install::native::{Takeover, service_port};
+use crate::install::{Intercept, Registration};
+use crate::native::Native;
+use crate::native::trust::{FrontProxy, Trust};
+use crate::serve::{Mode, ServeOptions};
+use crate::webhook;
+
+/// How often to say what is still missing.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+pub struct Front {
+    pub router: Router,
+    pub acceptor: watch::Receiver<TlsAcceptor>,
+    pub duty: Duty,
+}
+
+impl Front {
+    pub fn webhook(
+        decider: Decider,
+        certificate: &Certificate,
+        registration: Registration,
+    ) -> Result<Self, Error> {
+        let acceptor = watch::channel(certificate.acceptor(None)?).1;
+        let duty = Duty::Webhook(registration);
+        Ok(Self { router: webhook::router(decider), acceptor, duty })
+    }
+
+    /// `serves` is false when watches through us are to end.
+    pub async fn native(
+        client: ApiClient,
+        decider: Decider,
+        certificate: Certificate,
+        registration: Registration,
+        serves: Arc<watch::Sender<bool>>,
+    ) -> Result<Self, Error> {
+        let front_proxy = FrontProxy::read(&client).await?;
+        let (tls, acceptor) = watch::channel(certificate.acceptor(Some(front_proxy.verifier()?))?);
+        let (believed, front_proxy) = watch::channel(Arc::new(front_proxy));
+        let native = Native::new(client.clone(), decider.clone(), front_proxy, serves.subscribe())?;
+        let router = webhook::router(decider).merge(native.router());
+        let port = service_port(&client).await?.map_or(0, |(port, _)| port);
+        let place = Place { port, ca: certificate.ca.clone() };
+        let trust = Trust { front_proxy: believed, acceptor: tls };
+        tokio::spawn(trust.keep(client.clone(), certificate));
+        let registration = Registration { intercept: Intercept::All, ..registration };
+        let duty = Duty::Native(Takeover { client, registration, place, serves });
+        Ok(Self { router, acceptor, duty })
+    }
+}
+
+/// What makes evictions come to us, and keeps them coming.
+pub enum Duty {
+    Webhook(Registration),
+    Native(Takeover),
+}
+
+impl Duty {
+    /// Evictions already come here, or to a process that is gone: "being processed" is a better answer
+    /// than none. On a cluster that is new to us they come when we can decide them.
+    pub async fn begin(
+        &mut self,
+        options: &ServeOptions,
+        unsynced: watch::Receiver<Vec<String>>,
+    ) -> Result<(), Error> {
+        match self {
+            Self::Webhook(registration) => {
+                let registered = registration.exists().await?;
+                if registered {
+                    registration.register().await?;
+                }
+                synced(unsynced).await;
+                if !registered {
+                    registration.register().await?;
+                }
+            }
+            Self::Native(takeover) => {
+                let ours = takeover.standing().await?.is_ours();
+                if ours {
+                    takeover.join().await?;
+                    synced(unsynced).await;
+                    takeover.complete().await?;
+                } else if let (true, Mode::Native { accept_bypass }) =
+                    (options.install, options.mode)
+                {
+                    takeover.preflight(accept_bypass).await?;
+                    synced(unsynced).await;
+                    takeover.install().await?;
+                } else {
+                    let missing = "apiservice/v1.policy (served by kube-apiserver itself)";
+                    return Err(Error::NotInstalled(vec![missing.to_owned()]));
+                }
+            }
+        }
+        Ok(())
+    }
+
+    pub async fn keep(&self) {
+        match self {
+            Self::Webhook(registration) => registration.keep().await,
+            Self::Native(takeover) => {
+                tokio::join!(takeover.registration.keep(), takeover.keep());
+            }
+        }
+    }
+}
+
+async fn synced(mut unsynced: watch::Receiver<Vec<String>>) {
+    while tokio::time::timeout(PATIENCE, unsynced.wait_for(Vec::is_empty)).await.is_err() {
+        let missing = unsynced.borrow().join(", ");
+        tracing::warn!(%missing, "not ready yet");
+    }
+}

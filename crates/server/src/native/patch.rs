@@ -1,0 +1,110 @@
+//! Patches. The CRD's endpoint knows three of the four kinds; what it must not decide is decided here.
+
+use holdfast_api::native::{strategic, validate};
+use http::{Method, StatusCode};
+use serde_json::Value;
+
+use super::document::{Document, content_type, unsupported};
+use super::relay::{
+    LEDGER, Relayed, answer, current, form, is_disruption_controller, keep_status, parse,
+    passed_on, refuse_invalid, send, shown,
+};
+use super::status::{self, Refusal};
+use super::{Call, Native, words};
+
+const STRATEGIC: &str = "application/strategic-merge-patch+json";
+const MERGE: &str = "application/merge-patch+json";
+const JSON_PATCH: &str = "application/json-patch+json";
+const APPLY: &str = "application/apply-patch+yaml";
+
+/// As often as kube-apiserver tries a patch on an object that changes meanwhile.
+const PATCH_TRIES: usize = 5;
+
+pub async fn patch(native: &Native, call: &Call) -> Relayed {
+    let kind = content_type(&call.headers);
+    if call.target.status && is_disruption_controller(call) {
+        return Ok(shown(current(native, call).await?, &form(call)?));
+    }
+    match kind {
+        APPLY => {
+            let mut document = Document::read(call)?;
+            if call.target.status {
+                let mut status = document.field("status");
+                if let Some(status) = status.as_object_mut() {
+                    status.retain(|field, _| !LEDGER.contains(&field.as_str()));
+                }
+                document.set("status", &status);
+            }
+            let body = (APPLY, document.stored());
+            let request =
+                passed_on(call, Method::PATCH, &call.target, "application/json", Some(body));
+            answer(send(native, request).await?, &form(call)?).await
+        }
+        MERGE if !call.target.status => {
+            let mut patch: Value = parse(call)?;
+            words::stored(&mut patch);
+            forward_patch(native, call, MERGE, patch.to_string().into_bytes()).await
+        }
+        JSON_PATCH if !call.target.status => {
+            forward_patch(native, call, JSON_PATCH, call.body.to_vec()).await
+        }
+        STRATEGIC | MERGE | JSON_PATCH => patch_here(native, call, kind).await,
+        other => Err(unsupported(other).into()),
+    }
+}
+
+async fn forward_patch(native: &Native, call: &Call, kind: &'static str, body: Vec<u8>) -> Relayed {
+    let request =
+        passed_on(call, Method::PATCH, &call.target, "application/json", Some((kind, body)));
+    let response = send(native, request).await?;
+    if response.status() == StatusCode::UNPROCESSABLE_ENTITY {
+        // Upstream's words for it, if it has some.
+        let mut current = current(native, call).await?;
+        words::served(&mut current);
+        let patched = apply(kind, &current, &parse(call)?)?;
+        refuse_invalid(&validate::update(&patched, &current), &patched)?;
+    }
+    answer(response, &form(call)?).await
+}
+
+/// Patches that the CRD's endpoint does not know, or may not decide about.
+async fn patch_here(native: &Native, call: &Call, kind: &str) -> Relayed {
+    let patch: Value = parse(call)?;
+    let pinned = !patch["metadata"]["resourceVersion"].is_null();
+    let mut tries = 0;
+    loop {
+        tries += 1;
+        let mut current = current(native, call).await?;
+        words::served(&mut current);
+        let mut patched = apply(kind, &current, &patch)?;
+        if call.target.status {
+            keep_status(&mut patched["status"], &current["status"]);
+        } else {
+            refuse_invalid(&validate::update(&patched, &current), &patched)?;
+        }
+        words::stored(&mut patched);
+        let body = ("application/json", patched.to_string().into_bytes());
+        let request = passed_on(call, Method::PUT, &call.target, "application/json", Some(body));
+        let response = send(native, request).await?;
+        if response.status() == StatusCode::CONFLICT && !pinned && tries < PATCH_TRIES {
+            continue;
+        }
+        return answer(response, &form(call)?).await;
+    }
+}
+
+fn apply(kind: &str, current: &Value, patch: &Value) -> Result<Value, Refusal> {
+    let wrong = |why: String| Refusal::from(status::bad_request(&why));
+    if kind == STRATEGIC {
+        return strategic::merge(current, patch).map_err(|e| wrong(e.to_string()));
+    }
+    let mut patched = current.clone();
+    if kind == MERGE {
+        json_patch::merge(&mut patched, patch);
+    } else {
+        let operations: json_patch::Patch =
+            serde_json::from_value(patch.clone()).map_err(|e| wrong(e.to_string()))?;
+        json_patch::patch(&mut patched, &operations).map_err(|e| wrong(e.to_string()))?;
+    }
+    Ok(patched)
+}
