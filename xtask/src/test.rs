@@ -158,7 +158,8 @@ impl Test<'_> {
         self.row(&dir, &usual, &USUAL, &environment);
         let mut native = environment.clone();
         native.push(("HOLDFAST_E2E_NATIVE", "1".into()));
-        let more = Options { descheduler: true, ..usual };
+        // Which takes minutes to build.
+        let more = Options { descheduler: self.args.full, ..usual };
         self.row(&dir, &more, &NATIVE, &native);
         let flags = ["--max-requests-inflight=20", "--max-mutating-requests-inflight=20"];
         let scarce =

@@ -26,14 +26,16 @@ fn main() -> ExitCode {
     let on_localkube = tests![
         trust::only_the_front_proxy_is_believed,
         control_plane::scheduler_and_controllers_start_and_work_without_errors,
-        control_plane::it_stays_as_long_as_no_controller_would_take_over,
         control_plane::an_api_server_that_restarts_finds_policy_as_it_left_it,
     ];
     tests.extend(on_localkube.into_iter().map(Test::on_localkube));
+    // Half a minute of waiting for a controller that is off.
+    let long = tests![control_plane::it_stays_as_long_as_no_controller_would_take_over];
+    tests.extend(long.into_iter().map(Test::on_localkube).map(Test::long));
     let descheduler = tests![
         descheduler::the_descheduler_takes_whole_replicas_and_no_more_than_there_is_room_for,
     ];
-    tests.extend(descheduler.into_iter().map(Test::with_descheduler));
+    tests.extend(descheduler.into_iter().map(Test::with_descheduler).map(Test::long));
     let clean = || server::uninstall().map(drop);
     suite::run(Arguments::from_args(), 1, &tests, clean, |()| clean())
 }
