@@ -17,12 +17,11 @@ use holdfast_api::native::protobuf::{self, GatePut};
 use holdfast_core::Eviction;
 use holdfast_core::model::ObjectKey;
 use holdfast_core::verdict::Verdict;
-use http::{Method, StatusCode};
-use serde_json::{Value, json};
+use http::{Method, StatusCode, header};
+use serde_json::Value;
 use tokio::time::Instant;
 
 use super::document::content_type;
-use super::words::SERVED;
 use super::{Call, status};
 use crate::decide::Decider;
 use crate::error::Error;
@@ -78,8 +77,8 @@ impl Gate {
     pub async fn answer(&self, knock: Knock, call: &Call) -> Response {
         let namespace = call.target.namespace.as_deref().unwrap_or_default();
         match knock {
-            Knock::List => Json(list(namespace)).into_response(),
-            Knock::Get => Json(budget(namespace)).into_response(),
+            Knock::List => json(list(namespace)),
+            Knock::Get => json(budget(namespace)),
             Knock::Put => self.put(namespace, call).await,
         }
     }
@@ -104,7 +103,7 @@ impl Gate {
             deadline: self.decider.deadline(arrived),
         };
         match self.decider.decide(eviction, arrived).await {
-            Verdict::Allow(_) => Json(budget(namespace)).into_response(),
+            Verdict::Allow(_) => json(budget(namespace)),
             Verdict::Deny(denial) => {
                 (StatusCode::TOO_MANY_REQUESTS, Json(Status::from(&denial))).into_response()
             }
@@ -137,35 +136,24 @@ fn json_put(body: &[u8]) -> Result<GatePut, String> {
     Ok(GatePut { uid, pods: pods.map(|pods| pods.keys().cloned().collect()).unwrap_or_default() })
 }
 
-fn list(namespace: &str) -> Value {
-    json!({
-        "kind": "PodDisruptionBudgetList",
-        "apiVersion": SERVED,
-        "metadata": {"resourceVersion": "1"},
-        "items": [budget(namespace)],
-    })
+/// Text and not made of values: every eviction asks for it twice.
+fn list(namespace: &str) -> String {
+    let budget = budget(namespace);
+    format!(
+        r#"{{"kind":"PodDisruptionBudgetList","apiVersion":"policy/v1","metadata":{{"resourceVersion":"1"}},"items":[{budget}]}}"#
+    )
 }
 
-fn budget(namespace: &str) -> Value {
-    json!({
-        "kind": "PodDisruptionBudget",
-        "apiVersion": SERVED,
-        "metadata": {
-            "name": NAME,
-            "namespace": namespace,
-            "uid": UID,
-            "resourceVersion": "1",
-            "generation": 1,
-        },
-        "spec": {"minAvailable": 1, "selector": {}},
-        "status": {
-            "observedGeneration": 1,
-            "disruptionsAllowed": 1,
-            "currentHealthy": 0,
-            "desiredHealthy": 1,
-            "expectedPods": 1,
-        },
-    })
+fn budget(namespace: &str) -> String {
+    // With its quotes. Strings always have a JSON.
+    let namespace = serde_json::to_string(namespace).unwrap_or_default();
+    format!(
+        r#"{{"kind":"PodDisruptionBudget","apiVersion":"policy/v1","metadata":{{"name":"{NAME}","namespace":{namespace},"uid":"{UID}","resourceVersion":"1","generation":1}},"spec":{{"minAvailable":1,"selector":{{}}}},"status":{{"observedGeneration":1,"disruptionsAllowed":1,"currentHealthy":0,"desiredHealthy":1,"expectedPods":1}}}}"#
+    )
+}
+
+fn json(text: String) -> Response {
+    ([(header::CONTENT_TYPE, "application/json")], text).into_response()
 }
 
 #[cfg(test)]
@@ -178,7 +166,8 @@ mod tests {
     use crate::runtime::Asked;
     use axum::body::Bytes;
     use holdfast_core::verdict::{AllowReason, Allowed};
-    use http::{HeaderMap, HeaderValue, header};
+    use http::{HeaderMap, HeaderValue};
+    use serde_json::json;
     use tokio::sync::mpsc;
 
     fn put(user: &str, groups: &[&str], body: &Value) -> Call {
@@ -200,9 +189,21 @@ mod tests {
     }
 
     fn question(pods: &Value) -> Value {
-        let mut body = budget("n");
+        let mut body: Value = serde_json::from_str(&budget("n")).unwrap();
         body["status"]["disruptedPods"] = pods.clone();
         body
+    }
+
+    #[test]
+    fn the_gate_lets_the_handler_go_on_to_its_put() {
+        let list: Value = serde_json::from_str(&list("a\"b")).unwrap();
+        let budget = &list["items"][0];
+        assert_eq!(budget["metadata"]["namespace"], "a\"b");
+        assert_eq!(budget["spec"]["selector"], json!({}), "it selects every pod");
+        let status = &budget["status"];
+        assert_eq!(status["observedGeneration"], budget["metadata"]["generation"]);
+        assert_eq!(status["disruptionsAllowed"], 1, "it has room");
+        assert!(status["currentHealthy"].as_i64() < status["desiredHealthy"].as_i64());
     }
 
     #[test]
