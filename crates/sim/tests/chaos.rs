@@ -16,6 +16,9 @@ const PUT_BACK: [u64; 2] = [5344, 17869];
 const CAME_BACK: [u64; 4] = [8263, 17924, 50686, 58286];
 /// The check was wrong: an eviction took the pod that the grant had passed to.
 const PASSED_ON: [u64; 3] = [23627, 32813, 45154];
+/// In native mode: a grant that two evictions by name shared ended with the first, and the other took the
+/// next pod of the name.
+const SHARED: [u64; 7] = [279, 479, 868, 903, 1474, 2066, 2351];
 
 #[test]
 fn seeds_that_found_a_bug() {
@@ -31,6 +34,11 @@ fn swarm_even() {
 #[test]
 fn swarm_odd() {
     check(Profile::Swarm, (1..seeds(SWARM)).step_by(2));
+}
+
+#[test]
+fn native_mode() {
+    check(Profile::Native, (0..seeds(SWARM) / 2).chain(SHARED));
 }
 
 #[test]

@@ -256,6 +256,7 @@ impl Pair {
             let granted_at = Timestamp::from_secs(1_800_000_000 + self.random.between(0, 9));
             status.disrupted_pods.insert("p0".to_owned(), granted_at);
             status.grants = vec![Grant {
+                shared: false,
                 pod: "p0".to_owned(),
                 uid: "u".to_owned(),
                 replica: "PodGroup g".to_owned(),

@@ -178,6 +178,7 @@ impl From<Grant> for model::Grant {
             granted_at: grant.time.into(),
             eviction: grant.eviction,
             budgets: grant.budgets,
+            shared: grant.shared,
         }
     }
 }
@@ -193,6 +194,7 @@ impl From<&model::Grant> for Grant {
             time: grant.granted_at.into(),
             eviction: grant.eviction.clone(),
             budgets: grant.budgets.clone(),
+            shared: grant.shared,
         }
     }
 }

@@ -122,9 +122,15 @@ pub struct Grant {
     pub eviction: String,
     #[serde(default, deserialize_with = "null_default", skip_serializing_if = "Vec::is_empty")]
     pub budgets: Vec<String>,
+    #[serde(default, deserialize_with = "null_default", skip_serializing_if = "is_false")]
+    pub shared: bool,
 }
 
 #[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes references")]
+fn is_false(flag: &bool) -> bool {
+    !flag
+}
+
 fn is_zero(n: &i64) -> bool {
     *n == 0
 }

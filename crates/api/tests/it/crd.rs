@@ -44,6 +44,7 @@ fn the_schema_has_the_fields_of_the_structs() {
     };
     let condition = Condition { observed_generation: 1, ..Condition::default() };
     let grant = Grant {
+        shared: true,
         uid: "u".into(),
         replica: "r".into(),
         requester: "q".into(),

@@ -165,6 +165,9 @@ pub struct Grant {
     /// Uids of all budgets that this eviction needs a grant in, in reservation order. Not names: that a
     /// budget of the same name does not have the grant says nothing of its predecessor.
     pub budgets: Vec<String>,
+    /// Several evictions by name were allowed by it. When one of them has taken the pod, another may yet
+    /// take the next of that name.
+    pub shared: bool,
 }
 
 /// A built-in `policy/v1` `PodDisruptionBudget`, watched in webhook mode because the built-in eviction

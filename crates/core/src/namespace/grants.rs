@@ -3,6 +3,7 @@
 
 use std::collections::BTreeSet;
 
+use super::kept::KeptPod;
 use super::ledger::{Agreed, GRANT_EXPIRES, INCOMPLETE_AFTER, LiveGrant, State};
 use super::writer::Op;
 use super::{BudgetId, Context, Namespace};
@@ -82,7 +83,8 @@ impl Namespace {
             self.enqueue_later(id, refund);
         }
         let pod = self.pods.get(grant.pod.as_str()).map(|e| &e.pod);
-        let taken = pod.is_some_and(|p| p.uid == *grant.uid && p.terminating && p.is_targeted());
+        let is_taken = |p: &KeptPod| p.uid == *grant.uid && p.terminating && p.is_targeted();
+        let taken = !grant.shared && pod.is_some_and(is_taken);
         let live = LiveGrant::new(grant, cx.now, State::Committed);
         if !taken {
             self.insert_grant(cx, id, live);
@@ -107,11 +109,12 @@ impl Namespace {
         version: &ResourceVersion,
     ) {
         for grants in self.orphans.values_mut() {
-            grants.retain(|live| live.grant.pod != name || live.grant.uid != uid);
+            let taken = |g: &Grant| g.pod == name && g.uid == uid && !g.shared;
+            grants.retain(|live| !taken(&live.grant));
         }
         for id in self.granted.get(name).cloned().unwrap_or_default() {
             let budget = self.budgets.get_mut(&id);
-            if budget.is_some_and(|b| b.ledger.end(name, uid)) {
+            if budget.is_some_and(|b| b.ledger.end_taken(name, uid)) {
                 self.saw_pod(cx, &id, version);
             }
         }

@@ -115,6 +115,13 @@ impl Ledger {
         self.grants.retain(|_, live| keep(&live.grant));
     }
 
+    /// An eviction has taken the pod. A grant that stands for others too goes on, to the next pod of the
+    /// name, until it expires. Returns whether one ended.
+    pub(super) fn end_taken(&mut self, pod: &str, uid: &str) -> bool {
+        let shared = self.entry(pod, uid).is_some_and(|live| live.grant.shared);
+        !shared && self.end(pod, uid)
+    }
+
     /// The grant for this very pod has done its work, or expired. Returns whether there was one.
     pub(super) fn end(&mut self, pod: &str, uid: &str) -> bool {
         let live = self.remove(pod, uid);
@@ -292,6 +299,7 @@ fn recorded_grants(status: &BudgetStatus) -> BTreeMap<Record, Grant> {
         granted_at: *at,
         eviction: String::new(),
         budgets: Vec::new(),
+        shared: false,
     });
     let all = status.grants.iter().cloned().chain(foreign);
     all.map(|grant| (record_of(&grant), grant)).collect()

@@ -119,6 +119,7 @@ impl Namespace {
         // before it began again stands for nobody else.
         let others = renewed.filter(|r| r.eviction != id || !request.wrote.contains(budget));
         let is_others = others.is_some();
+        let shared = renewed.is_some_and(|r| r.shared || eviction.by_name && r.eviction != id);
         let uids = reserving.budgets.iter().filter_map(|b| self.budgets.get(b));
         let uids = uids.map(|b| b.object.uid.clone());
         let budgets = uids.filter(|u| others.is_none_or(|o| o.budgets.contains(u))).collect();
@@ -131,6 +132,7 @@ impl Namespace {
             granted_at: cx.now.truncated(),
             eviction: id.to_owned(),
             budgets,
+            shared,
         };
         // Known from a live read, maybe ahead of every watch: nobody may take an earlier pod of the name,
         // which it still sees, for the one that this grant is for.

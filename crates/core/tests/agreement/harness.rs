@@ -250,6 +250,7 @@ impl Harness {
         budget.status.disrupted_pods.insert(name.clone(), at);
         if !anonymous {
             budget.status.grants.push(Grant {
+                shared: false,
                 pod: name,
                 uid: pod.uid.clone(),
                 replica: String::new(),

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use holdfast_sim::chaos::{Fault, Plan, Profile, Soak, minimise, report, run, soak};
 
 const USAGE: &str = "--seed N | --seeds N [--from N] | --minutes M | --planted TRIALS
-[--profile swarm|lite|scale] [--without FAULT,...] [--skip STEP,FROM-TO,...]";
+[--profile swarm|native|lite|scale] [--without FAULT,...] [--skip STEP,FROM-TO,...]";
 
 fn main() -> ExitCode {
     match Args::parse().and_then(Args::run) {

@@ -4,11 +4,12 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use holdfast_core::Command;
-use holdfast_core::model::{ObjectKey, Pod, Timestamp};
+use holdfast_core::model::{ObjectKey, Phase, Pod, Timestamp};
 use holdfast_core::verdict::{AllowReason, CANNOT_EVICT, Verdict};
 
 use super::fault::Fault;
 use super::invariants;
+use super::params::Profile;
 use super::run::Run;
 
 /// How long an allowed eviction may take until it is executed, or never is: other webhooks, and
@@ -46,8 +47,10 @@ pub(super) enum Outcome {
 pub(super) struct Allowed {
     pub eviction: String,
     pub pod: ObjectKey,
-    /// The pod that the decision was about, and that the webhook pins the eviction to; empty for none.
+    /// The pod that the decision was about; empty for none.
     pub uid: String,
+    /// The eviction takes whatever has the name. Otherwise the webhook has pinned it to that pod.
+    pub by_name: bool,
     pub until: Timestamp,
     /// Uids of the budgets that hold the grant.
     pub budgets: BTreeSet<String>,
@@ -64,7 +67,7 @@ pub(super) struct Taken {
 impl Allowed {
     /// Whether this eviction, if it is executed now, takes this pod.
     pub fn hits(&self, pod: &Pod) -> bool {
-        self.pod == pod.key && self.uid == pod.uid
+        self.pod == pod.key && (self.by_name || self.uid == pod.uid)
     }
 }
 
@@ -92,8 +95,15 @@ impl Run {
     }
 
     pub fn evict(&mut self, instance: usize, pod: &ObjectKey, pinned: bool, dry_run: bool) {
+        let by_name = self.params.profile == Profile::Native;
+        // The eviction handler asks about pods that run, and deletes others without.
+        let runs = |pod: &Pod| pod.phase == Phase::Running && !pod.terminating;
+        if by_name && !self.world.pod(pod).is_some_and(runs) {
+            return;
+        }
         let mut eviction = self.world.instance(instance).eviction(pod);
-        if pinned {
+        eviction.by_name = by_name;
+        if pinned && !by_name {
             eviction.uid = self.world.pod(pod).map(|pod| pod.uid.clone());
         }
         eviction.dry_run = dry_run;
@@ -182,7 +192,8 @@ impl Run {
             }
         }
         let until = self.world.now() + EXECUTED_WITHIN;
-        let allowed = Allowed { eviction: id.to_owned(), pod, uid, until, budgets };
+        let by_name = self.params.profile == Profile::Native;
+        let allowed = Allowed { eviction: id.to_owned(), pod, uid, by_name, until, budgets };
         if reason == AllowReason::Granted {
             let granted = Some((self.world.now(), allowed.uid.clone()));
             self.requests.get_mut(id).expect("it was asked").granted = granted;

@@ -11,6 +11,8 @@ use crate::random::Random;
 pub enum Profile {
     /// Small worlds, and faults mixed at random.
     Swarm,
+    /// The same in native mode: the API server asks by name, and deletes by name.
+    Native,
     /// Small worlds, and one kind of fault in each.
     Lite,
     /// Ten thousand pods, and few faults.
@@ -19,7 +21,9 @@ pub enum Profile {
 
 impl Profile {
     pub fn parse(name: &str) -> Option<Self> {
-        [Self::Swarm, Self::Lite, Self::Scale].into_iter().find(|p| p.to_string() == name)
+        [Self::Swarm, Self::Native, Self::Lite, Self::Scale]
+            .into_iter()
+            .find(|p| p.to_string() == name)
     }
 }
 
@@ -27,6 +31,7 @@ impl fmt::Display for Profile {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::Swarm => "swarm",
+            Self::Native => "native",
             Self::Lite => "lite",
             Self::Scale => "scale",
         })

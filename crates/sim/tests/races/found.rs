@@ -245,3 +245,20 @@ fn a_grant_that_has_taken_its_pod_does_not_come_back() {
     assert_eq!(grants(&world, "one"), []);
     assert!(world.evict_without_delete("b-0").is_allow(), "all is well again");
 }
+
+#[test]
+fn of_two_evictions_by_name_the_second_may_take_the_next_of_the_name() {
+    // Found by seed 279 in native mode.
+    let mut world = cluster(1);
+    for _ in 0..2 {
+        let mut eviction = world.eviction("a-0");
+        eviction.by_name = true;
+        assert_eq!(reason(&world.decide(eviction)), AllowReason::Granted);
+    }
+    world.carry_out("a-0");
+    world.apply_pod(pod("a-0").group("a").ready());
+    world.advance(Duration::from_secs(2));
+    assert!(!world.evict_without_delete("b-0").is_allow(), "a-0 may go once more");
+    world.advance(Duration::from_mins(2));
+    assert!(world.evict_without_delete("b-0").is_allow(), "by now it would have");
+}
