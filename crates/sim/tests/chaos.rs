@@ -14,6 +14,8 @@ const PUT_BACK: [u64; 2] = [5344, 17869];
 /// What was being refunded, or had ended, came back: by way of a deleted budget, or of another grant for
 /// the same name.
 const CAME_BACK: [u64; 4] = [8263, 17924, 50686, 58286];
+/// A grant for a pod that only a live read had shown passed to its predecessor, and ended with that.
+const WENT_BACK: [u64; 3] = [35721, 58181, 58240];
 /// The check was wrong: an eviction took the pod that the grant had passed to.
 const PASSED_ON: [u64; 3] = [23627, 32813, 45154];
 /// In native mode: a grant that two evictions by name shared ended with the first, and the other took the
@@ -22,7 +24,7 @@ const SHARED: [u64; 7] = [279, 479, 868, 903, 1474, 2066, 2351];
 
 #[test]
 fn seeds_that_found_a_bug() {
-    let all = [&MOVED[..], &BEGAN_AGAIN, &PUT_BACK, &CAME_BACK, &PASSED_ON];
+    let all = [&MOVED[..], &BEGAN_AGAIN, &PUT_BACK, &CAME_BACK, &WENT_BACK, &PASSED_ON];
     check(Profile::Swarm, all.into_iter().flatten().copied());
 }
 

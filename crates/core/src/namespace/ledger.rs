@@ -30,9 +30,6 @@ pub(crate) struct LiveGrant {
     pub(super) state: State,
     /// An entry of `disruptedPods` that somebody else wrote.
     pub(super) foreign: bool,
-    /// Uids of earlier pods of the name, from which it passed to this one. The API server may still show
-    /// it as one of these.
-    passed_from: BTreeSet<String>,
     /// What a renewal that is in flight stands in for: if it is not written, that is still true.
     pub(super) replaced: Option<Box<LiveGrant>>,
 }
@@ -128,12 +125,10 @@ impl Ledger {
         live.map(|live| self.bury(live)).is_some()
     }
 
-    /// Whatever becomes of a renewal that is in flight, what it stands in for has ended too.
+    /// Whatever becomes of a renewal that is in flight, what it stands in for has ended too. Of one that is
+    /// recorded for another pod of the name than it had passed to, that record has not.
     pub(super) fn bury(&mut self, live: LiveGrant) {
-        let Grant { pod, eviction, uid, .. } = live.grant;
-        for uid in live.passed_from.into_iter().chain([uid]) {
-            self.ended.insert((pod.clone(), eviction.clone(), uid));
-        }
+        self.ended.insert(record_of(&live.grant));
         if let Some(replaced) = live.replaced {
             self.bury(*replaced);
         }
@@ -151,7 +146,6 @@ impl Ledger {
             if !may(&of) {
                 passed.held_back = true;
             } else if let Some(mut live) = self.remove(pod, &of) {
-                live.passed_from.insert(of);
                 uid.clone_into(&mut live.grant.uid);
                 passed.first_seen = Some(live.first_seen);
                 self.insert(live);
@@ -251,8 +245,7 @@ pub(super) struct Passed {
 impl LiveGrant {
     pub(super) fn new(grant: Grant, first_seen: Timestamp, state: State) -> Self {
         let foreign = grant.eviction.is_empty();
-        let passed_from = BTreeSet::new();
-        Self { grant, first_seen, state, foreign, passed_from, replaced: None }
+        Self { grant, first_seen, state, foreign, replaced: None }
     }
 
     /// Whether the record is of the pod that this is bound to. One that somebody else wrote names none.
