@@ -3,8 +3,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use holdfast_core::model::{
-    Budget, Grant, GroupPolicy, GroupReference, LabelSelector, Owner, Phase, Pod, Scope, Threshold,
-    UnhealthyPolicy,
+    Budget, Grant, GroupApi, GroupPolicy, GroupReference, LabelSelector, ObjectKey, Owner, Phase,
+    Pod, Scope, Threshold, UnhealthyPolicy,
 };
 
 use crate::view::View;
@@ -58,8 +58,8 @@ pub fn min_count(pod: &Pod, view: &View) -> Option<i64> {
     if let Some(lws) = &pod.lws {
         return lws.size;
     }
-    let mut groups = view.groups.values().filter(|group| group.key.name == replica_of(pod));
-    groups.next().and_then(|group| match group.policy {
+    let name = ObjectKey::new(pod.key.namespace.clone(), replica_of(pod));
+    view.groups.get(&(GroupApi::Kubernetes, name)).and_then(|group| match group.policy {
         GroupPolicy::Gang { min_count } => Some(min_count),
         _ => None,
     })
