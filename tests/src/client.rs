@@ -66,6 +66,11 @@ impl Client {
     }
 
     #[track_caller]
+    pub fn put(&self, path: &str, body: &Value) -> Answer {
+        self.call(Method::PUT, path, JSON, Some(body))
+    }
+
+    #[track_caller]
     pub fn patch(&self, path: &str, body: &Value) -> Answer {
         self.call(Method::PATCH, path, MERGE_PATCH, Some(body))
     }

@@ -5,7 +5,9 @@ mod control_plane;
 mod descheduler;
 mod import;
 mod instances;
+mod older;
 mod parity;
+mod preflight;
 mod trust;
 
 use std::process::ExitCode;
@@ -19,6 +21,8 @@ fn main() -> ExitCode {
     let mut tests = tests![
         parity::kubectl_says_the_same_of_both,
         parity::a_drain_ends_the_same_under_both,
+        preflight::what_would_be_lost_or_bypassed_is_named_before_anything_changes,
+        older::what_an_older_client_does_not_know_it_does_not_erase,
         instances::two_behind_one_service_hold_a_budget_while_one_crashes,
         import::budgets_change_hands_while_a_node_is_drained,
         away::without_it_nothing_is_evicted_and_everything_else_goes_on,
