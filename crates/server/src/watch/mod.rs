@@ -31,7 +31,7 @@ use crate::metrics::{Heard, Metrics};
 pub use backoff::Backoff;
 pub use source::Source;
 pub use wire::Page;
-use wire::{ErrorStatus, Event, EventKind, Unread};
+use wire::{ErrorStatus, Event, EventKind, Unread, object_of_change};
 
 /// Large enough to need few requests, small enough to hold one page in memory as text.
 const PAGE_SIZE: u32 = 500;
@@ -277,6 +277,13 @@ impl Watcher {
         line: &[u8],
         version: &mut ResourceVersion,
     ) -> Result<Option<Ended>, Stopped> {
+        // Nearly all of them.
+        if let Some((kind, object)) = object_of_change(line)
+            && let Ok(decoded) = decode(&self.kind, object)
+        {
+            self.changed(kind, decoded, version).await?;
+            return Ok(None);
+        }
         let event: Event<'_> = match serde_json::from_slice(line) {
             Ok(event) => event,
             // The connection was cut in the middle of a line.
@@ -296,23 +303,29 @@ impl Watcher {
                 }
             }
             EventKind::Added | EventKind::Modified | EventKind::Deleted => {
-                let deleted = matches!(event.kind, EventKind::Deleted);
-                let input = match self.decode(event.object) {
-                    Ok(decoded) => {
-                        advance(version, version_of(&decoded));
-                        if deleted { decoded.deleted() } else { decoded.applied() }
-                    }
+                match self.decode(event.object) {
+                    Ok(decoded) => self.changed(event.kind, decoded, version).await?,
                     // The engine may know it from a state that could be read; the list will not
                     // hold it.
-                    Err(_) if deleted => {
+                    Err(_) if event.kind == EventKind::Deleted => {
                         return Ok(Some(Ended::Relist("an unreadable object is gone".to_owned())));
                     }
-                    Err(unreadable) => unreadable,
-                };
-                self.input(input).await?;
+                    Err(unreadable) => self.input(unreadable).await?,
+                }
             }
         }
         Ok(None)
+    }
+
+    async fn changed(
+        &self,
+        kind: EventKind,
+        decoded: Decoded,
+        version: &mut ResourceVersion,
+    ) -> Result<(), Stopped> {
+        advance(version, version_of(&decoded));
+        let deleted = kind == EventKind::Deleted;
+        self.input(if deleted { decoded.deleted() } else { decoded.applied() }).await
     }
 
     /// What cannot be read is reported once per version, because a relist shows it again.

@@ -45,6 +45,19 @@ pub enum EventKind {
     Error,
 }
 
+/// The object of a change, if the event looks as API servers write it. Found without reading what is
+/// in between, because to skip an object costs as much as to decode it.
+pub fn object_of_change(line: &[u8]) -> Option<(EventKind, &[u8])> {
+    let starts: [(_, &[u8]); 3] = [
+        (EventKind::Modified, br#"{"type":"MODIFIED","object":"#),
+        (EventKind::Added, br#"{"type":"ADDED","object":"#),
+        (EventKind::Deleted, br#"{"type":"DELETED","object":"#),
+    ];
+    // A line that was cut off has no newline.
+    let line = line.strip_suffix(b"}\n")?;
+    starts.into_iter().find_map(|(kind, start)| Some((kind, line.strip_prefix(start)?)))
+}
+
 /// What can be said of an object that cannot be decoded.
 #[derive(Debug, Default, Deserialize)]
 pub struct Unread {
@@ -91,6 +104,23 @@ mod tests {
         let page: Page<'_> =
             serde_json::from_str(r#"{"metadata":{"resourceVersion":"7"},"items":null}"#).unwrap();
         assert!(page.items.is_none());
+    }
+
+    #[test]
+    fn changes_are_found_in_lines_of_an_api_server_and_nowhere_else() {
+        let found = |line: &'static str| object_of_change(line.as_bytes());
+        let line = "{\"type\":\"DELETED\",\"object\":{\"a\":{}}}\n";
+        assert_eq!(found(line), Some((EventKind::Deleted, br#"{"a":{}}"#.as_slice())));
+        for line in [
+            "",
+            "\n",
+            "{\"type\":\"DELETED\",\"object\":{\"a\":{}}}",
+            "{\"type\": \"DELETED\", \"object\":{}}\n",
+            "{\"type\":\"BOOKMARK\",\"object\":{}}\n",
+            "{\"object\":{},\"type\":\"DELETED\"}\n",
+        ] {
+            assert_eq!(found(line), None, "{line:?}");
+        }
     }
 
     #[test]
