@@ -34,6 +34,11 @@ enum Command {
     Demo,
 }
 
+/// A server makes and drops small objects all the time; the C library's allocator took a seventh of
+/// its time.
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
 fn main() -> Exit {
     match Cli::parse().command {
         Command::Serve(args) => serve::run(&args).into(),
