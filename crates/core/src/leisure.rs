@@ -1,8 +1,10 @@
-//! Status writes that nobody waits for, a few at a time: after a start or a change of leaders every
-//! budget may need one, and evictions must not queue up behind them.
+//! Status writes that nobody waits for, a few at a time and each in good time: after a start or a
+//! change of leaders every budget may need one, in a storm every budget changes all the time, and
+//! evictions must not queue up behind them.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
+use std::time::Duration;
 
 use crate::model::Timestamp;
 use crate::namespace::BudgetId;
@@ -11,15 +13,31 @@ use crate::timer::{Due, Timers};
 /// Upstream's controller has one worker. Each of ours takes a connection of its own.
 const UNDER_WAY_MAX: usize = 4;
 
+/// The distance between two such writes of one budget: a lone change is shown at once, and a storm of
+/// them costs one write per second,
+const PACE: Duration = Duration::from_secs(1);
+/// or less when so many budgets change that it would be more often than this in all,
+const APART: Duration = Duration::from_millis(30);
+/// but nobody's status gets older than this.
+const PACE_MAX: Duration = Duration::from_secs(5);
+
 #[derive(Debug, Default)]
 pub(crate) struct Leisure {
     under_way: usize,
     /// Their housekeeping stays due. One that is written for another reason meanwhile has nothing to do
     /// when it is woken.
     waiting: VecDeque<(Arc<str>, BudgetId)>,
+    /// When all looks at a status that were planned would be done, were they `APART`.
+    busy_until: Timestamp,
 }
 
 impl Leisure {
+    /// How long after its last write a budget is to be looked at again. To be asked once per look.
+    pub(crate) fn pace(&mut self, now: Timestamp) -> Duration {
+        self.busy_until = (self.busy_until.max(now) + APART).min(now + PACE_MAX);
+        self.busy_until.since(now).max(PACE)
+    }
+
     pub(crate) fn is_full(&self) -> bool {
         self.under_way >= UNDER_WAY_MAX
     }
@@ -45,5 +63,43 @@ impl Leisure {
         if let Some((namespace, budget)) = self.waiting.pop_front() {
             timers.at(now, &namespace, Due::Housekeep { budget });
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_more_budgets_change_the_less_often_each_is_written() {
+        // Every one of them is looked at, and planned again, as soon as it may be.
+        let writes_in_a_minute = |budgets: usize| {
+            let mut leisure = Leisure::default();
+            let mut due = vec![Timestamp::from_secs(1000); budgets];
+            let mut writes = 0;
+            for ms in (0..60_000).step_by(5) {
+                let now = Timestamp::from_secs(1000) + Duration::from_millis(ms);
+                for due in due.iter_mut().filter(|due| **due <= now) {
+                    *due = now + leisure.pace(now);
+                    writes += 1;
+                }
+            }
+            writes / budgets
+        };
+        assert_eq!(writes_in_a_minute(1), 60);
+        assert_eq!(writes_in_a_minute(30), 60);
+        assert!((19..=22).contains(&writes_in_a_minute(100)));
+        assert_eq!(writes_in_a_minute(1000), 12);
+    }
+
+    #[test]
+    fn after_a_storm_the_pace_is_what_it_was() {
+        let mut leisure = Leisure::default();
+        let now = Timestamp::from_secs(1000);
+        for _ in 0..5000 {
+            leisure.pace(now);
+        }
+        assert_eq!(leisure.pace(now), PACE_MAX);
+        assert_eq!(leisure.pace(now + PACE_MAX), PACE);
     }
 }

@@ -17,6 +17,11 @@ impl Timestamp {
         self.0.div_euclid(1000)
     }
 
+    /// Zero if that was later.
+    pub fn since(self, earlier: Self) -> Duration {
+        Duration::from_millis(u64::try_from(self.0.saturating_sub(earlier.0)).unwrap_or(0))
+    }
+
     /// Whole seconds, the precision that times have on the wire.
     #[must_use]
     pub const fn truncated(self) -> Self {

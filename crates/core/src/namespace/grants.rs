@@ -135,9 +135,9 @@ impl Namespace {
     /// Grants for an earlier pod of this name pass to the pod that has the name now, and entries
     /// without uid are bound to it.
     pub(super) fn bind_grants(&mut self, cx: &mut Context<'_>, name: &str) {
+        let Some(budgets) = self.granted.get(name) else { return };
         let Some(uid) = self.pods.get(name).map(|e| e.pod.uid.to_string()) else { return };
-        let budgets: Vec<BudgetId> =
-            self.granted.get(name).into_iter().flatten().cloned().collect();
+        let budgets: Vec<BudgetId> = budgets.iter().cloned().collect();
         for id in budgets {
             let seen = self.has_seen_pods(cx, &id);
             let Some(budget) = self.budgets.get_mut(&id) else { continue };

@@ -83,7 +83,9 @@ impl PartialEq<str> for Uid {
 impl fmt::Display for Uid {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Uuid(uuid) => write!(f, "{}", uuid.hyphenated()),
+            Self::Uuid(uuid) => {
+                f.write_str(uuid.hyphenated().encode_lower(&mut Uuid::encode_buffer()))
+            }
             Self::Text(text) => f.write_str(text),
         }
     }

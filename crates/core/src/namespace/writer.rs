@@ -15,11 +15,9 @@ use crate::stats::Counters;
 use crate::timer::Due;
 use crate::verdict::DenyReason;
 
-/// A status write that nobody waits for gathers what happens within this time,
+/// A status write that nobody waits for gathers what happens within this time, and keeps a distance
+/// from the write before it, whatever that was for.
 const GATHER: Duration = Duration::from_millis(1);
-/// and keeps this distance from the write before it, whatever that was for: a lone change is shown
-/// at once, and a storm of them costs one write per second.
-const PACE: Duration = Duration::from_secs(1);
 /// When the last write carried several requests, the next one waits this long for company: one write
 /// of ten grants costs the API server a tenth of ten writes.
 const COMPANY: Duration = Duration::from_millis(5);
@@ -81,7 +79,8 @@ impl Namespace {
         let Some(entry) = self.budgets.get_mut(id) else { return };
         if entry.writer.housekeeping.is_none() {
             let soon = cx.now + GATHER;
-            let at = entry.writer.wrote_at.map_or(soon, |wrote| soon.max(wrote + PACE));
+            let pace = cx.leisure.pace(cx.now);
+            let at = entry.writer.wrote_at.map_or(soon, |wrote| soon.max(wrote + pace));
             self.schedule(cx, id, at);
         }
     }
