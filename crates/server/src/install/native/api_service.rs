@@ -42,7 +42,8 @@ pub struct Place {
     pub ca: String,
 }
 
-/// The `APIService` as it stands.
+/// The `APIService` as it stands; null if it is missing, which is how an uninstallation leaves it that
+/// was interrupted at a certain moment.
 #[derive(Clone, Debug)]
 pub struct Standing {
     object: Value,
@@ -51,11 +52,23 @@ pub struct Standing {
 impl Standing {
     pub async fn read(client: &ApiClient) -> Result<Self, Error> {
         let answer = client.get(PATH).await.map_err(|NoAnswer(why)| failed("read", why))?;
+        if answer.is_object_not_found("v1.policy") {
+            return Ok(Self { object: Value::Null });
+        }
         if answer.code != StatusCode::OK {
             return Err(failed("read", answer.message()));
         }
         let object = answer.json().map_err(|e| failed("read", e.to_string()))?;
         Ok(Self { object })
+    }
+
+    pub fn is_missing(&self) -> bool {
+        self.object.is_null()
+    }
+
+    /// When it was made, on the clock of the API server. Giving back makes it anew.
+    pub fn made(&self) -> Option<Timestamp> {
+        self.object["metadata"]["creationTimestamp"].as_str()?.parse().ok()
     }
 
     pub fn is_ours(&self) -> bool {
@@ -188,6 +201,10 @@ async fn edit(
     let mut backoff = Backoff::new();
     for _ in 0..TRIES {
         let Standing { mut object } = Standing::read(client).await?;
+        if object.is_null() {
+            let missing = "it is missing; kube-apiserver makes it when it starts";
+            return Err(failed("change", missing.to_owned()));
+        }
         if !change(&mut object).map_err(|why| failed("change", why))? {
             return Ok(false);
         }

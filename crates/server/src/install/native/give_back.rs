@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use http::StatusCode;
+use jiff::Timestamp;
 use serde_json::{Value, json};
 use tokio::time::Instant;
 
@@ -14,8 +15,7 @@ use crate::api_client::{ApiClient, MERGE_PATCH, NoAnswer};
 use crate::error::Error;
 use crate::watch::Backoff;
 
-/// On the webhook's registration: we are giving back, and what the built-in storage holds up to this
-/// resource version is as old as our taking over.
+/// On the webhook's registration: we are giving back.
 const GIVING_BACK: &str = "holdfast.dev/giving-back";
 
 /// For API servers to take note of a webhook. They watch.
@@ -60,6 +60,9 @@ pub async fn give_back(
             intercept(client, Intercept::DryRuns, false).await?;
             return Err(Error::Obstacles(vec![obstacle]));
         }
+    } else if standing.is_missing() {
+        // An earlier run has deleted it and came no further.
+        api_service::give_back(client).await?;
     }
     api_service::await_served(client, false).await?;
     let Changes { created, updated, deleted } = equalise(client).await?;
@@ -177,7 +180,7 @@ async fn intercept(
     let version = &object["metadata"]["resourceVersion"];
     let patch = json!({
         "metadata": {
-            "annotations": {GIVING_BACK: giving_back.then_some(version)},
+            "annotations": {GIVING_BACK: giving_back.then_some("true")},
             "resourceVersion": version,
         },
         "webhooks": webhook["webhooks"],
@@ -190,15 +193,15 @@ async fn intercept(
 
 /// Makes the built-in storage hold what ours holds, but for what somebody wrote there since.
 async fn equalise(client: &ApiClient) -> Result<Changes, Error> {
-    let since = registration(client).await?;
-    let since = since.as_ref().and_then(|r| r["metadata"]["annotations"][GIVING_BACK].as_str());
-    let since = since.and_then(|version| version.parse::<u64>().ok()).unwrap_or(u64::MAX);
+    let Some(given_back) = Standing::read(client).await?.made() else {
+        return Err(Error::Refused {
+            action: "make the built-in budgets equal".to_owned(),
+            reason: "apiservice/v1.policy does not say when it was made".to_owned(),
+        });
+    };
     let (built_in, _) = Storage::BuiltIn.list(client).await?;
     let (ours, _) = Storage::Ours.list(client).await?;
-    let is_newer = |budget: &Value| {
-        let version = budget["metadata"]["resourceVersion"].as_str().unwrap_or_default();
-        version.parse::<u64>().is_ok_and(|version| version > since)
-    };
+    let is_newer = |budget: &Value| is_written_since(budget, given_back);
     let is_going = |budget: &Value| !budget["metadata"]["deletionTimestamp"].is_null();
     let mut steps = Vec::new();
     for (key, own) in ours.iter().filter(|(_, own)| !is_going(own)) {
@@ -212,6 +215,16 @@ async fn equalise(client: &ApiClient) -> Result<Changes, Error> {
     let gone = built_in.iter().filter(|(key, b)| !ours.contains_key(*key) && !is_newer(b));
     steps.extend(gone.map(|(_, budget)| Step::Delete(budget.clone())));
     import::carry_out(client, Storage::BuiltIn, steps).await
+}
+
+/// Whether somebody has written the budget itself since then. Its resource version would not tell: as
+/// soon as upstream's controller can, it writes the statuses of budgets that are as old as our taking over.
+fn is_written_since(budget: &Value, time: Timestamp) -> bool {
+    let Some(entries) = budget["metadata"]["managedFields"].as_array() else { return false };
+    let mut times = (entries.iter())
+        .filter(|entry| entry["subresource"].is_null())
+        .filter_map(|entry| entry["time"].as_str()?.parse::<Timestamp>().ok());
+    times.any(|written| written >= time)
 }
 
 fn without_scope(budget: &Value) -> Value {
@@ -234,5 +247,26 @@ async fn await_controller(client: &ApiClient) -> Result<(), Error> {
                 CAUGHT_UP.as_secs()
             ),
         }),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_status_that_the_controller_writes_makes_no_budget_newer() {
+        let since = "2026-01-01T00:01:00Z".parse().unwrap();
+        let budget = |main: &str, status: &str| {
+            json!({"metadata": {"resourceVersion": "99", "managedFields": [
+                {"manager": "kubectl", "operation": "Update", "time": main},
+                {"manager": "kube-controller-manager", "subresource": "status", "time": status},
+            ]}})
+        };
+        let (before, after) = ("2026-01-01T00:00:59Z", "2026-01-01T00:01:00Z");
+        assert!(!is_written_since(&budget(before, before), since));
+        assert!(!is_written_since(&budget(before, after), since));
+        assert!(is_written_since(&budget(after, before), since));
+        assert!(!is_written_since(&json!({"metadata": {}}), since));
     }
 }

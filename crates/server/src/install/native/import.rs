@@ -207,20 +207,44 @@ async fn update(
 ) -> Result<(), Error> {
     let key = key(original);
     let path = format!("{}?fieldManager={NAME}", to.path(&key));
-    let answer = client
-        .put(&path, &copied(to, original, Some(current)))
-        .await
-        .map_err(|NoAnswer(why)| failed("change", &key, why))?;
-    match answer.code {
-        code if code.is_success() => {
-            let updated: Value =
-                answer.json().map_err(|e| failed("change", &key, e.to_string()))?;
-            restore_managers(client, to, original, &updated).await
+    let mut newest = current.clone();
+    for _ in 0..TRIES {
+        let answer = client
+            .put(&path, &copied(to, original, Some(&newest)))
+            .await
+            .map_err(|NoAnswer(why)| failed("change", &key, why))?;
+        match answer.code {
+            code if code.is_success() => {
+                let updated: Value =
+                    answer.json().map_err(|e| failed("change", &key, e.to_string()))?;
+                return restore_managers(client, to, original, &updated).await;
+            }
+            // Controllers write the status all the time, and that is no reason to lose the change.
+            StatusCode::CONFLICT => {
+                let answer = client
+                    .get(&to.path(&key))
+                    .await
+                    .map_err(|NoAnswer(why)| failed("change", &key, why))?;
+                if answer.is_object_not_found(&key.1) {
+                    return Ok(());
+                }
+                if answer.code != StatusCode::OK {
+                    return Err(failed("change", &key, answer.message()));
+                }
+                newest = answer.json().map_err(|e| failed("change", &key, e.to_string()))?;
+                // Somebody has written it since, or made it anew.
+                if newest["metadata"]["uid"] != current["metadata"]["uid"]
+                    || !is_same(&newest, current)
+                {
+                    return Ok(());
+                }
+            }
+            // It went meanwhile.
+            StatusCode::NOT_FOUND => return Ok(()),
+            _ => return Err(failed("change", &key, answer.message())),
         }
-        // It changed or went meanwhile: the next look will tell.
-        StatusCode::CONFLICT | StatusCode::NOT_FOUND => Ok(()),
-        _ => Err(failed("change", &key, answer.message())),
     }
+    Err(failed("change", &key, "others write it all the time".to_owned()))
 }
 
 /// A write makes us the manager of what it wrote. A second one, which changes nothing else, gives the
