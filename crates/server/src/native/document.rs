@@ -15,7 +15,7 @@ use super::words::{self, SERVED};
 
 /// An object. Fields at the top can be changed; what is below them stays as the client wrote it, for
 /// kube-apiserver to judge: fields that are unknown or there twice.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct Document(BTreeMap<String, Box<RawValue>>);
 
 impl Document {

@@ -26,12 +26,13 @@ mod watch;
 pub mod words;
 
 use std::sync::Arc;
+use std::time::Duration;
 
-use axum::body::Bytes;
-use axum::extract::rejection::BytesRejection;
-use axum::extract::{DefaultBodyLimit, State};
-use axum::response::{IntoResponse, Response};
+use axum::body::{Body, Bytes};
+use axum::extract::{Request, State};
+use axum::response::Response;
 use axum::{Extension, Router};
+use futures_util::TryStreamExt;
 use http::{HeaderMap, HeaderValue, Method, StatusCode, Uri};
 use tokio::sync::watch as channel;
 
@@ -49,6 +50,9 @@ pub const SERVED_BY: &str = "x-holdfast-served";
 
 /// As much as kube-apiserver takes.
 const BODY_MAX: usize = 3 * 1024 * 1024;
+
+/// As long as kube-apiserver gives a request.
+const BODY_TIMEOUT: Duration = Duration::from_mins(1);
 
 #[derive(Clone)]
 pub struct Native {
@@ -81,7 +85,7 @@ impl Native {
     }
 
     pub fn router(self) -> Router {
-        Router::new().fallback(serve).layer(DefaultBodyLimit::max(BODY_MAX)).with_state(self)
+        Router::new().fallback(serve).with_state(self)
     }
 
     async fn answer(&self, user: User, parts: Parts) -> Response {
@@ -107,6 +111,7 @@ impl Native {
     }
 }
 
+#[derive(Debug)]
 struct Parts {
     method: Method,
     uri: Uri,
@@ -114,23 +119,77 @@ struct Parts {
     body: Bytes,
 }
 
+/// Of somebody who is not believed nothing is read but the head.
 async fn serve(
     State(native): State<Native>,
     Extension(peer): Extension<PeerCertificate>,
-    method: Method,
-    uri: Uri,
-    headers: HeaderMap,
-    body: Result<Bytes, BytesRejection>,
+    request: Request,
 ) -> Response {
     let front_proxy = native.front_proxy.borrow().clone();
-    let mut response = match (front_proxy.user(&peer, &headers), body) {
-        (Err(distrust), _) => {
-            tracing::debug!(path = uri.path(), %distrust, "refused");
+    let mut response = match front_proxy.user(&peer, request.headers()) {
+        Err(distrust) => {
+            tracing::debug!(path = request.uri().path(), %distrust, "refused");
             status::failure(StatusCode::UNAUTHORIZED, "Unauthorized", &distrust.to_string())
         }
-        (Ok(_), Err(rejection)) => rejection.into_response(),
-        (Ok(user), Ok(body)) => native.answer(user, Parts { method, uri, headers, body }).await,
+        Ok(user) => match Parts::read(request).await {
+            Ok(parts) => native.answer(user, parts).await,
+            Err(refused) => refused,
+        },
     };
     response.headers_mut().insert(SERVED_BY, HeaderValue::from_static("native"));
     response
+}
+
+impl Parts {
+    async fn read(request: Request) -> Result<Self, Response> {
+        let (head, body) = request.into_parts();
+        let http::request::Parts { method, uri, headers, .. } = head;
+        match tokio::time::timeout(BODY_TIMEOUT, read_body(body)).await {
+            Ok(Ok(Some(body))) => Ok(Self { method, uri, headers, body }),
+            Ok(Ok(None)) => Err(status::too_large()),
+            Ok(Err(error)) => Err(status::bad_request(&error.to_string())),
+            Err(_) => Err(status::bad_request("the request's body did not come in time")),
+        }
+    }
+}
+
+/// None: it is too long. Then some more is read and dropped: kube-apiserver passes on our answer only if
+/// it could pass on the request.
+async fn read_body(body: Body) -> Result<Option<Bytes>, axum::Error> {
+    let mut data = body.into_data_stream();
+    let (mut read, mut length) = (Vec::new(), 0);
+    while let Some(chunk) = data.try_next().await? {
+        length += chunk.len();
+        if length <= BODY_MAX {
+            read.extend_from_slice(&chunk);
+        } else if length > 4 * BODY_MAX {
+            break;
+        } else {
+            read = Vec::new();
+        }
+    }
+    Ok((length <= BODY_MAX).then(|| read.into()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn a_body_that_is_too_long_is_refused_as_kube_apiserver_does() {
+        let code = async |length: usize| {
+            let refused = Parts::read(Request::new(Body::from(vec![0; length]))).await.err();
+            refused.map(|response| response.status())
+        };
+        assert_eq!(code(BODY_MAX).await, None);
+        assert_eq!(code(BODY_MAX + 1).await, Some(StatusCode::PAYLOAD_TOO_LARGE));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_body_that_does_not_come_is_not_awaited_for_ever() {
+        let silent =
+            Body::from_stream(futures_util::stream::pending::<Result<Bytes, std::io::Error>>());
+        let refused = Parts::read(Request::new(silent)).await.err();
+        assert_eq!(refused.map(|response| response.status()), Some(StatusCode::BAD_REQUEST));
+    }
 }

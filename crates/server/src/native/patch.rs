@@ -7,10 +7,11 @@ use serde_json::Value;
 use super::document::{Document, content_type, unsupported};
 use super::relay::{
     LEDGER, Relayed, answer, current, form, is_disruption_controller, keep_status, parse,
-    passed_on, refuse_invalid, send, shown,
+    passed_on, refuse_invalid, refuse_other_version, send, shown, unreachable,
 };
 use super::status::{self, Refusal};
 use super::{Call, Native, words};
+use crate::api_client::read;
 
 const STRATEGIC: &str = "application/strategic-merge-patch+json";
 const MERGE: &str = "application/merge-patch+json";
@@ -26,16 +27,9 @@ pub async fn patch(native: &Native, call: &Call) -> Relayed {
         return Ok(shown(current(native, call).await?, &form(call)?));
     }
     match kind {
+        APPLY if call.target.status => apply_status(native, call).await,
         APPLY => {
-            let mut document = Document::read(call)?;
-            if call.target.status {
-                let mut status = document.field("status");
-                if let Some(status) = status.as_object_mut() {
-                    status.retain(|field, _| !LEDGER.contains(&field.as_str()));
-                }
-                document.set("status", &status);
-            }
-            let body = (APPLY, document.stored());
+            let body = (APPLY, Document::read(call)?.stored());
             let request =
                 passed_on(call, Method::PATCH, &call.target, "application/json", Some(body));
             answer(send(native, request).await?, &form(call)?).await
@@ -50,6 +44,52 @@ pub async fn patch(native: &Native, call: &Call) -> Relayed {
         }
         STRATEGIC | MERGE | JSON_PATCH => patch_here(native, call, kind).await,
         other => Err(unsupported(other).into()),
+    }
+}
+
+/// kube-apiserver removes what a manager owned and does not apply any more, and who owned what is in
+/// the object, for everybody who may change it to write. So it is tried first whether the ledger stays.
+async fn apply_status(native: &Native, call: &Call) -> Relayed {
+    let mut document = Document::read(call)?;
+    let mut status = document.field("status");
+    if let Some(status) = status.as_object_mut() {
+        status.retain(|field, _| !LEDGER.contains(&field.as_str()));
+    }
+    document.set("status", &status);
+    let metadata = document.field("metadata");
+    let pinned = !metadata["resourceVersion"].is_null();
+    let mut tries = 0;
+    loop {
+        tries += 1;
+        let current = current(native, call).await?;
+        refuse_other_version(&metadata, &current)?;
+        let mut metadata = metadata.clone();
+        metadata["resourceVersion"] = current["metadata"]["resourceVersion"].clone();
+        document.set("metadata", &metadata);
+        let body = document.clone().stored();
+        let request = |query: &str| {
+            let body = Some((APPLY, body.clone()));
+            let mut request =
+                passed_on(call, Method::PATCH, &call.target, "application/json", body);
+            if let Ok(uri) = format!("{}?{query}", call.target.stored()).parse() {
+                *request.uri_mut() = uri;
+            }
+            request
+        };
+        let mut response = send(native, request(&format!("{}&dryRun=All", call.query))).await?;
+        if response.status() == StatusCode::OK {
+            let tried = read(response).await.map_err(unreachable)?;
+            let tried: Value = tried.json().map_err(|e| status::unavailable(&e.to_string()))?;
+            if LEDGER.iter().any(|field| tried["status"][field] != current["status"][field]) {
+                let message = "status.grants and status.watermarks are written by Holdfast alone";
+                return Ok(status::failure(StatusCode::FORBIDDEN, "Forbidden", message));
+            }
+            response = send(native, request(&call.query)).await?;
+        }
+        if response.status() == StatusCode::CONFLICT && !pinned && tries < PATCH_TRIES {
+            continue;
+        }
+        return answer(response, &form(call)?).await;
     }
 }
 
@@ -78,6 +118,7 @@ async fn patch_here(native: &Native, call: &Call, kind: &str) -> Relayed {
         words::served(&mut current);
         let mut patched = apply(kind, &current, &patch)?;
         if call.target.status {
+            refuse_other_version(&patched["metadata"], &current)?;
             keep_status(&mut patched["status"], &current["status"]);
         } else {
             refuse_invalid(&validate::update(&patched, &current), &patched)?;

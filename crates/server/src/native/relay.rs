@@ -51,11 +51,16 @@ async fn get(native: &Native, call: &Call) -> Relayed {
     let form = form(call)?;
     let request = passed_on(call, Method::GET, &call.target, form.accept(), None);
     let response = send(native, request).await?;
-    let watching = parameter(&call.query, "watch").is_some_and(|on| on != "false" && on != "0");
+    let watching = parameter(&call.query, "watch").is_some_and(is_on);
     if watching && call.target.name.is_none() && response.status() == StatusCode::OK {
         return Ok(watch::relay(response, form, native.serves.clone()));
     }
     answer(response, &form).await
+}
+
+/// As kube-apiserver reads a boolean parameter.
+fn is_on(value: &str) -> bool {
+    !value.eq_ignore_ascii_case("false") && value != "0"
 }
 
 async fn create(native: &Native, call: &Call) -> Relayed {
@@ -73,6 +78,7 @@ async fn replace(native: &Native, call: &Call) -> Relayed {
         if is_disruption_controller(call) {
             return Ok(shown(current, &form(call)?));
         }
+        refuse_other_version(&document.field("metadata"), &current)?;
         let mut status = document.field("status");
         keep_status(&mut status, &current["status"]);
         document.set("status", &status);
@@ -120,6 +126,17 @@ pub async fn current(native: &Native, call: &Call) -> Result<Value, Refusal> {
     }
     let answer = read(response).await.map_err(unreachable)?;
     Ok(answer.json().map_err(|e| status::unavailable(&e.to_string()))?)
+}
+
+/// The ledger is kept as it was read, so what is written has to be for that version. A client that
+/// guesses a later one would otherwise undo the grants in between.
+pub fn refuse_other_version(metadata: &Value, current: &Value) -> Result<(), Refusal> {
+    let wanted = metadata["resourceVersion"].as_str().unwrap_or_default();
+    if wanted.is_empty() || current["metadata"]["resourceVersion"] == wanted {
+        return Ok(());
+    }
+    let name = current["metadata"]["name"].as_str().unwrap_or_default();
+    Err(status::modified(name).into())
 }
 
 pub fn is_disruption_controller(call: &Call) -> bool {
@@ -237,7 +254,7 @@ pub fn shown(mut object: Value, form: &Form) -> Response {
     as_json(StatusCode::OK, &in_form(object, form))
 }
 
-fn unreachable(NoAnswer(why): NoAnswer) -> Refusal {
+pub fn unreachable(NoAnswer(why): NoAnswer) -> Refusal {
     status::unavailable(&why).into()
 }
 
@@ -292,6 +309,27 @@ mod tests {
         let expected = json!({"currentHealthy": 1, "currentHealthyReplicas": 3,
             "expectedReplicas": 9, "grants": [{"pod": "p"}]});
         assert_eq!(status, expected);
+    }
+
+    #[test]
+    fn a_status_is_written_for_the_version_that_was_read() {
+        let current = json!({"metadata": {"name": "b", "resourceVersion": "7"}});
+        let code = |metadata: Value| {
+            let refused = refuse_other_version(&metadata, &current).err();
+            refused.map(|refusal| refusal.into_response().status())
+        };
+        assert_eq!(code(json!({"resourceVersion": "7"})), None);
+        assert_eq!(code(json!({})), None);
+        assert_eq!(code(json!({"resourceVersion": "8"})), Some(StatusCode::CONFLICT));
+        assert_eq!(code(json!({"resourceVersion": "6"})), Some(StatusCode::CONFLICT));
+    }
+
+    #[test]
+    fn a_watch_is_asked_for_as_of_kube_apiserver() {
+        for (value, on) in [("true", true), ("1", true), ("", true), ("False", false), ("0", false)]
+        {
+            assert_eq!(is_on(value), on, "{value:?}");
+        }
     }
 
     #[test]

@@ -48,6 +48,20 @@ pub fn bad_request(message: &str) -> Response {
     failure(StatusCode::BAD_REQUEST, "BadRequest", message)
 }
 
+/// In the words of kube-apiserver, which clients take for a reason to read and try again.
+pub fn modified(name: &str) -> Response {
+    let message = format!(
+        "Operation cannot be fulfilled on poddisruptionbudgets.policy \"{name}\": the object has \
+         been modified; please apply your changes to the latest version and try again"
+    );
+    failure(StatusCode::CONFLICT, "Conflict", &message)
+}
+
+pub fn too_large() -> Response {
+    let message = "the request is too large: the limit is 3145728 bytes";
+    failure(StatusCode::PAYLOAD_TOO_LARGE, "RequestEntityTooLarge", message)
+}
+
 /// Never 404, which clients take for an answer about the budget.
 pub fn unavailable(why: &str) -> Response {
     let message = format!("Holdfast cannot reach the storage of policy/v1: {why}");
