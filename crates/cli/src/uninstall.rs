@@ -1,5 +1,6 @@
 //! `holdfast uninstall`.
 
+use std::io::Write as _;
 use std::path::PathBuf;
 
 use holdfast_server::{ClusterOptions, Removal, UninstallOptions};
@@ -41,14 +42,18 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
     };
     let mut kept = false;
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-    runtime.block_on(holdfast_server::uninstall(&options, |removal| match removal {
-        Removal::Removed(object) => println!("removed {object}"),
-        Removal::Progress(step) => println!("{step}"),
-        Removal::NotThere(object) => println!("absent {object}"),
-        Removal::Kept { object, why } => {
-            kept |= object.starts_with("customresourcedefinition");
-            println!("kept {object} ({why})");
-        }
+    runtime.block_on(holdfast_server::uninstall(&options, |removal| {
+        let line = match removal {
+            Removal::Removed(object) => format!("removed {object}"),
+            Removal::Progress(step) => step.clone(),
+            Removal::NotThere(object) => format!("absent {object}"),
+            Removal::Kept { object, why } => {
+                kept |= object.starts_with("customresourcedefinition");
+                format!("kept {object} ({why})")
+            }
+        };
+        // Whoever reads may have gone (`| head`), and this is no place to stop at.
+        let _ = writeln!(std::io::stdout(), "{line}");
     }))?;
     if kept && !args.delete_budgets {
         eprintln!(
