@@ -9,6 +9,7 @@ use serde::Serialize;
 use tokio::sync::{oneshot, watch};
 use tokio::task::JoinHandle;
 
+use crate::api_client::ApiClient;
 use crate::clock::Clock;
 use crate::connect::{ClusterOptions, connect};
 use crate::decide::Decider;
@@ -17,6 +18,7 @@ use crate::election::Elector;
 use crate::error::Error;
 use crate::health::Health;
 use crate::install::certificate::Certificate;
+use crate::install::native::api_service::Standing;
 use crate::install::{self, EXCLUDED_NAMESPACES, Intercept, Registration};
 use crate::listen;
 use crate::metrics::Metrics;
@@ -93,6 +95,9 @@ pub async fn serve(
     let (client, identity) = connect(&options.cluster).await?;
     tracing::info!(user = %identity, webhook = %addresses.webhook, health = %addresses.health, "connected");
 
+    if !native {
+        refuse_beside_native(&client).await?;
+    }
     let rights = install::rights::needed(options.features.clear_stale_disruption_targets, native);
     if options.install {
         install::apply(&client, &identity, &rights).await?;
@@ -184,6 +189,19 @@ async fn until_stopped(
         () = duty.keep() => {}
         // An error means that the sender is gone, which is as good a reason to stop.
         _ = stop.wait_for(|stop| *stop) => {}
+    }
+    Ok(())
+}
+
+/// The webhook of native mode would become ours, and dry runs be decided by other rules than evictions.
+async fn refuse_beside_native(client: &ApiClient) -> Result<(), Error> {
+    // Who may not read it has not installed native mode.
+    if Standing::read(client).await.is_ok_and(|standing| standing.is_ours()) {
+        return Err(Error::Obstacles(vec![
+            "policy/v1 is served by Holdfast in native mode: start it with --mode native, or leave native \
+             mode with `holdfast uninstall` first"
+                .to_owned(),
+        ]));
     }
     Ok(())
 }

@@ -79,6 +79,30 @@ impl Registration {
         Err(failed("other instances write it all the time".to_owned()))
     }
 
+    /// As it stands, for [`Self::withdraw`].
+    pub async fn before(&self) -> Result<Option<Value>, Error> {
+        self.read().await.map_err(|why| refused(Installed::Webhook, "read", why))
+    }
+
+    /// As if we had not registered: as it was before, or not at all.
+    pub async fn withdraw(&self, before: Option<Value>) -> Result<(), Error> {
+        let failed = |reason| refused(Installed::Webhook, "withdraw", reason);
+        let answer = match before {
+            None => self.client.delete(&Installed::Webhook.path()).await,
+            Some(mut object) => {
+                let now = self.read().await.map_err(failed)?;
+                object["metadata"]["resourceVersion"] =
+                    now.map(|now| now["metadata"]["resourceVersion"].clone()).into();
+                self.client.put(&Installed::Webhook.path(), &object).await
+            }
+        };
+        let answer = answer.map_err(|NoAnswer(reason)| failed(reason))?;
+        if answer.code.is_success() || answer.code == StatusCode::NOT_FOUND {
+            return Ok(());
+        }
+        Err(failed(answer.message()))
+    }
+
     /// Looks after it for ever.
     pub async fn keep(&self) {
         let mut state = State::Kept;

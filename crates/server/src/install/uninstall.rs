@@ -66,6 +66,9 @@ pub async fn uninstall(
     let native = give_back::was_native(&client).await?;
     give_back::give_back(&client, options.allow_scope_loss, |step| tell(&Removal::Progress(step)))
         .await?;
+    if native {
+        give_back::mark_copies(&client).await?;
+    }
     // Counted first, while we still have the right to.
     let count = if native { Some(0) } else { count_budgets(&client).await };
     let budgets = match count {

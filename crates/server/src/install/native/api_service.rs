@@ -183,7 +183,7 @@ pub async fn await_served(client: &ApiClient, by_us: bool) -> Result<(), Error> 
     Ok(())
 }
 
-async fn served_by_us(client: &ApiClient) -> Result<bool, String> {
+pub async fn served_by_us(client: &ApiClient) -> Result<bool, String> {
     let mut request = http::Request::new(Vec::new());
     *request.uri_mut() = http::Uri::from_static(BUDGETS);
     let response = client.send(request).await.map_err(|NoAnswer(why)| why)?;

@@ -18,6 +18,9 @@ use crate::watch::Backoff;
 /// On the webhook's registration: we are giving back.
 const GIVING_BACK: &str = "holdfast.dev/giving-back";
 
+/// On our copy of what is a built-in budget again.
+const GIVEN_BACK: &str = "given-back";
+
 /// For API servers to take note of a webhook. They watch.
 const NOTICE: Duration = Duration::from_secs(1);
 
@@ -69,6 +72,14 @@ pub async fn give_back(
     tell(format!("built-in budgets: {created} created, {updated} changed, {deleted} deleted"));
     tell("waiting until the disruption-controller has seen them".to_owned());
     await_controller(client).await
+}
+
+/// Before the webhook goes, so that a run that ends there leaves no budgets that look like somebody's.
+pub async fn mark_copies(client: &ApiClient) -> Result<(), Error> {
+    let (budgets, _) = Storage::Ours.list(client).await?;
+    let unmarked = budgets.iter().filter(|(_, budget)| !import::is_copy(budget));
+    let unmarked: Vec<_> = unmarked.map(|(key, _)| key.clone()).collect();
+    import::mark(client, &unmarked, Some(GIVEN_BACK)).await
 }
 
 /// When the webhook is off: the copies have done their duty, and would come back with the next

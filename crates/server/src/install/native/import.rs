@@ -24,6 +24,9 @@ use crate::watch::{Backoff, Page, page};
 /// The uid of the original; on a copy that is not served yet.
 pub const IMPORTED: &str = "holdfast.dev/imported-from";
 
+/// On a copy that `policy/v1` serves, until it is written for the second time.
+pub const SERVED_NOW: &str = "served";
+
 /// Writes at a time: as many as keep an API server busy without holding up others.
 const AT_A_TIME: usize = 8;
 
@@ -110,8 +113,13 @@ pub fn key(budget: &Value) -> Key {
     (text("namespace"), text("name"))
 }
 
-/// Whether the budget is a copy of an original that is still served elsewhere.
+/// Whether the budget is a copy of an original that is still served elsewhere. One that `policy/v1`
+/// has served from here is not: it may have been changed since.
 pub fn is_copy(budget: &Value) -> bool {
+    is_marked(budget) && budget["metadata"]["annotations"][IMPORTED] != SERVED_NOW
+}
+
+pub fn is_marked(budget: &Value) -> bool {
     !budget["metadata"]["annotations"][IMPORTED].is_null()
 }
 
@@ -373,4 +381,18 @@ pub async fn mark(client: &ApiClient, budgets: &[Key], value: Option<&str>) -> R
 
 fn failed(action: &str, (namespace, name): &Key, reason: String) -> Error {
     Error::Refused { action: format!("{action} budget {namespace}/{name}"), reason }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_was_served_from_here_is_no_copy() {
+        let budget = |mark: Value| json!({"metadata": {"annotations": {IMPORTED: mark}}});
+        assert!(is_copy(&budget(json!("1a2b"))));
+        assert!(!is_copy(&budget(json!(SERVED_NOW))));
+        assert!(is_marked(&budget(json!(SERVED_NOW))));
+        assert!(!is_marked(&json!({"metadata": {}})));
+    }
 }

@@ -23,17 +23,18 @@ use std::time::Duration;
 
 use http::StatusCode;
 use jiff::{SignedDuration, Timestamp};
+use serde_json::Value;
 use tokio::sync::watch;
 
 use super::manifests::{self, Installed, Intercept};
 use super::registration::Registration;
-use super::{MANAGED_BY, NAME, apply_one, refused};
+use super::{MANAGED_BY, NAME, SYSTEM_NAMESPACE, apply_one, refused};
 use crate::api_client::{ApiClient, NoAnswer};
 use crate::connect::Identity;
 use crate::error::Error;
 use api_service::{Place, Standing};
 use follow::Follower;
-use import::{IMPORTED, Storage};
+use import::{SERVED_NOW, Storage};
 
 /// For API servers to take note of a webhook. They watch.
 const NOTICE: Duration = Duration::from_secs(1);
@@ -50,9 +51,6 @@ const WATCHES_RESUMED: SignedDuration = SignedDuration::from_mins(65);
 /// How often to look after the `APIService`. When it is given back, watches through us end no later than
 /// this, and upstream's controller sees the built-in budgets again.
 const LOOK: Duration = Duration::from_secs(5);
-
-/// On a copy that `policy/v1` serves, until it is written for the second time.
-const SERVED_NOW: &str = "served";
 
 /// What an instance in native mode does beside serving.
 #[derive(Clone, Debug)]
@@ -131,6 +129,7 @@ impl Takeover {
             not_kept = import::NOT_KEPT,
             "copied the built-in budgets"
         );
+        let before = self.registration.before().await?;
         self.registration.intercept = Intercept::All;
         self.registration.register().await?;
         tokio::time::sleep(NOTICE).await;
@@ -140,8 +139,40 @@ impl Takeover {
         tokio::time::sleep(LATE_WRITES).await;
         stop.send_replace(true);
         following.await.map_err(|e| Error::Internal(e.to_string()))?;
-        taken?;
+        if let Err(error) = taken {
+            return Err(self.withdraw(error, before).await);
+        }
         self.complete().await
+    }
+
+    /// Undoes an installation that failed, if nobody was served by us: the built-in budgets are as true
+    /// as before then. Otherwise an address that API servers do not reach would leave them without
+    /// `policy/v1`, and without evictions.
+    async fn withdraw(&self, error: Error, before: Option<Value>) -> Error {
+        let Ok(standing) = self.standing().await else { return error };
+        let ours = standing.is_ours();
+        if ours && api_service::served_by_us(&self.client).await.is_ok() {
+            return error;
+        }
+        let withdrawn = async {
+            if ours {
+                api_service::give_back(&self.client).await?;
+                api_service::await_served(&self.client, false).await?;
+            }
+            self.registration.withdraw(before).await
+        };
+        let outcome = match withdrawn.await {
+            Ok(()) => "everything is as it was".to_owned(),
+            Err(why) => format!("to undo it failed, too ({why}): run `holdfast uninstall`"),
+        };
+        if !ours {
+            return Error::Obstacles(vec![format!("{error}; {outcome}")]);
+        }
+        Error::Obstacles(vec![format!(
+            "kube-apiserver does not reach us at {} (service/{NAME} in {SYSTEM_NAMESPACE}, port {}): \
+             {error}; {outcome}. Does --advertise name an address that it reaches?",
+            self.registration.url, self.place.port,
+        )])
     }
 
     async fn flip(&self) -> Result<(), Error> {
@@ -154,10 +185,7 @@ impl Takeover {
     pub async fn complete(&mut self) -> Result<(), Error> {
         api_service::await_served(&self.client, true).await?;
         let (budgets, _) = Storage::Ours.list(&self.client).await?;
-        let unwritten = budgets.iter().filter(|(_, budget)| {
-            let mark = &budget["metadata"]["annotations"][IMPORTED];
-            !mark.is_null() && mark != SERVED_NOW
-        });
+        let unwritten = budgets.iter().filter(|(_, budget)| import::is_copy(budget));
         let unwritten: Vec<_> = unwritten.map(|(key, _)| key.clone()).collect();
         import::mark(&self.client, &unwritten, Some(SERVED_NOW)).await?;
         self.registration.intercept = Intercept::DryRuns;
@@ -173,6 +201,9 @@ impl Takeover {
                 Ok(ours) if ours != *self.serves.borrow() => {
                     tracing::info!(ours, "policy/v1 has changed hands");
                     self.serves.send_replace(ours);
+                    if let Err(error) = self.guard(ours).await {
+                        tracing::warn!(%error, "cannot have the webhook decide instead");
+                    }
                 }
                 Ok(_) => {}
                 Err(error) => tracing::debug!(%error, "cannot look after the APIService"),
@@ -184,6 +215,26 @@ impl Takeover {
                 });
             }
         }
+    }
+
+    /// Whoever takes `policy/v1` from us without `holdfast uninstall` has evictions decided by built-in
+    /// budgets that are as old as our taking over. The webhook then decides as well, until it is ours again.
+    async fn guard(&self, ours: bool) -> Result<(), Error> {
+        let narrow = self.registration.conditions().await?.map(|count| count > 0);
+        let intercept = match (ours, narrow) {
+            (false, Some(true)) => Intercept::All,
+            (true, Some(false)) if !give_back::is_under_way(&self.client).await? => {
+                Intercept::DryRuns
+            }
+            _ => return Ok(()),
+        };
+        if !ours {
+            tracing::warn!(
+                "policy/v1 was taken from us without `holdfast uninstall`: the built-in budgets are \
+                 out of date; the webhook decides every eviction until apiservice/v1.policy is ours again"
+            );
+        }
+        Registration { intercept, ..self.registration.clone() }.register().await
     }
 
     /// Whether it is ours. Our certificate is in it then.
@@ -203,7 +254,7 @@ impl Takeover {
             return Ok(false);
         }
         let (budgets, _) = Storage::Ours.list(&self.client).await?;
-        let marked = budgets.iter().filter(|(_, budget)| import::is_copy(budget));
+        let marked = budgets.iter().filter(|(_, budget)| import::is_marked(budget));
         let marked: Vec<_> = marked.map(|(key, _)| key.clone()).collect();
         import::mark(&self.client, &marked, None).await?;
         if !marked.is_empty() {

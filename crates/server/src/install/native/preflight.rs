@@ -24,6 +24,10 @@ pub async fn check(
     let (built_in, _) = Storage::BuiltIn.list(client).await?;
     let (ours, _) = Storage::Ours.list(client).await?;
     let mut obstacles = Vec::new();
+    if standing.is_missing() {
+        let missing = "apiservice/v1.policy is missing; kube-apiserver makes it when it starts";
+        obstacles.push(missing.to_owned());
+    }
     if let Some(service) = standing.foreign() {
         obstacles.push(format!("policy/v1 is served by somebody else: service {service}"));
     }
