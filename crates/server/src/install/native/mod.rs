@@ -198,14 +198,17 @@ impl Takeover {
         loop {
             tokio::time::sleep(LOOK).await;
             match self.look_after().await {
-                Ok(ours) if ours != *self.serves.borrow() => {
-                    tracing::info!(ours, "policy/v1 has changed hands");
-                    self.serves.send_replace(ours);
-                    if let Err(error) = self.guard(ours).await {
+                Ok(ours) => {
+                    let changed = self.serves.send_replace(ours) != ours;
+                    if changed {
+                        tracing::info!(ours, "policy/v1 has changed hands");
+                    }
+                    if (changed || !ours)
+                        && let Err(error) = self.guard(ours).await
+                    {
                         tracing::warn!(%error, "cannot have the webhook decide instead");
                     }
                 }
-                Ok(_) => {}
                 Err(error) => tracing::debug!(%error, "cannot look after the APIService"),
             }
             if !written {
