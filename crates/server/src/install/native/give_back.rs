@@ -223,7 +223,10 @@ async fn equalise(client: &ApiClient) -> Result<Changes, Error> {
             Some(built_in) => steps.push(Step::Update(own, built_in.clone())),
         }
     }
-    let gone = built_in.iter().filter(|(key, b)| !ours.contains_key(*key) && !is_newer(b));
+    let is_probe = |(namespace, name): &import::Key| namespace == SYSTEM_NAMESPACE && name == PROBE;
+    let gone = built_in
+        .iter()
+        .filter(|(key, budget)| !ours.contains_key(*key) && (is_probe(key) || !is_newer(budget)));
     steps.extend(gone.map(|(_, budget)| Step::Delete(budget.clone())));
     import::carry_out(client, Storage::BuiltIn, steps).await
 }
