@@ -5,6 +5,7 @@ use std::process::Output;
 use holdfast_e2e::fixture::fixture;
 use holdfast_e2e::pod::Pod;
 use holdfast_e2e::server;
+use holdfast_e2e::wait::until;
 use holdfast_e2e::world::World;
 use serde_json::{Value, json};
 
@@ -49,6 +50,13 @@ pub fn what_would_be_lost_or_bypassed_is_named_before_anything_changes() {
     let service = world.admin.get("/apis/apiregistration.k8s.io/v1/apiservices/v1.policy").ok();
     assert_eq!(service.body["spec"]["service"], Value::Null);
     let _ = world.admin.delete(WEBHOOK).ok();
+    // It would be in the way of the tests that follow.
+    let (admin, path) = (world.admin.clone(), format!("/api/v1/namespaces/{namespace}"));
+    let _ = admin.delete(&path).ok();
+    until("the namespace is gone", || match admin.get(&path).code {
+        404 => Ok(()),
+        code => Err(code.to_string()),
+    });
 }
 
 fn refused(more: &[&str]) -> String {
