@@ -54,10 +54,6 @@ impl Seen {
         }
     }
 
-    pub(crate) fn of(&self, kind: &Kind) -> Option<&ResourceVersion> {
-        self.0.get(kind)
-    }
-
     /// Watermarks never go back.
     pub(crate) fn write_into(&self, watermarks: &mut LiteMap<String, ResourceVersion>) {
         for (kind, version) in &self.0 {

@@ -15,7 +15,7 @@ const PUT_BACK: [u64; 2] = [5344, 17869];
 /// the same name.
 const CAME_BACK: [u64; 4] = [8263, 17924, 50686, 58286];
 /// A grant for a pod that only a live read had shown passed to its predecessor, and ended with that.
-const WENT_BACK: [u64; 3] = [35721, 58181, 58240];
+const WENT_BACK: [u64; 4] = [28446, 35721, 58181, 58240];
 /// The check was wrong: an eviction took the pod that the grant had passed to.
 const PASSED_ON: [u64; 3] = [23627, 32813, 45154];
 /// In native mode: a grant that two evictions by name shared ended with the first, and the other took the

@@ -48,13 +48,11 @@ impl Namespace {
         current
     }
 
-    /// Whether the cache shows the pods that the budget's grants were decided by: those that its status was
-    /// computed from, and those that a live read showed to us ahead of the watch.
+    /// Whether we have seen the pods that the budget's status was computed from.
     pub(super) fn has_seen_pods(&self, cx: &Context<'_>, id: &BudgetId) -> bool {
-        let Some(budget) = self.budgets.get(id) else { return true };
-        let recorded = budget.object.status.watermarks.get(&Kind::Pod.to_string());
-        let mut pods = recorded.into_iter().chain(budget.seen.of(&Kind::Pod));
-        pods.all(|version| self.has_seen(cx, &Kind::Pod, version))
+        let watermarks = self.budgets.get(id).map(|b| &b.object.status.watermarks);
+        let pods = watermarks.and_then(|w| w.get(&Kind::Pod.to_string()));
+        pods.is_none_or(|version| self.has_seen(cx, &Kind::Pod, version))
     }
 
     fn has_seen(&self, cx: &Context<'_>, kind: &Kind, version: &ResourceVersion) -> bool {

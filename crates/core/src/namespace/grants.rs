@@ -12,12 +12,18 @@ use crate::timer::Due;
 
 impl Namespace {
     /// Record a grant in memory; the write that makes it true follows at once.
-    pub(super) fn grant(&mut self, cx: &mut Context<'_>, id: &BudgetId, grant: Grant) {
+    pub(super) fn grant(
+        &mut self,
+        cx: &mut Context<'_>,
+        id: &BudgetId,
+        grant: Grant,
+        read_as: Option<ResourceVersion>,
+    ) {
         let Some(entry) = self.budgets.get_mut(id) else { return };
         let pod = grant.pod.clone();
         let replaced = entry.ledger.remove(&pod, &grant.uid).map(Box::new);
         let mut live = LiveGrant::new(grant, cx.now, State::InFlight);
-        live.replaced = replaced;
+        (live.read_as, live.replaced) = (read_as, replaced);
         self.insert_grant(cx, id, live);
         self.recount_grants(cx, &pod);
     }
@@ -136,13 +142,13 @@ impl Namespace {
     /// without uid are bound to it.
     pub(super) fn bind_grants(&mut self, cx: &mut Context<'_>, name: &str) {
         let Some(budgets) = self.granted.get(name) else { return };
-        let Some(uid) = self.pods.get(name).map(|e| e.pod.uid.to_string()) else { return };
+        let Some(pod) = self.pods.get(name).map(|e| &e.pod) else { return };
+        let (uid, version) = (pod.uid.to_string(), pod.version.clone());
         let budgets: Vec<BudgetId> = budgets.iter().cloned().collect();
         for id in budgets {
-            let seen = self.has_seen_pods(cx, &id);
+            let behind = !self.has_seen_pods(cx, &id);
             let Some(budget) = self.budgets.get_mut(&id) else { continue };
-            // While we are behind, it may be for a successor that we have not seen yet.
-            let passed = budget.ledger.pass_on(name, &uid, |of| seen || of.is_empty());
+            let passed = budget.ledger.pass_on((name, &uid), &version, behind);
             budget.strays |= passed.held_back;
             if let Some(first_seen) = passed.first_seen {
                 self.look_at(cx, &id, name, &uid, first_seen + GRANT_EXPIRES);

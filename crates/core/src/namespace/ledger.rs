@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-use crate::model::{BudgetStatus, Grant, Timestamp};
+use crate::model::{BudgetStatus, Grant, ResourceVersion, Timestamp};
 
 /// A pod that has not been deleted for so long after its grant will not be (upstream 1.1).
 pub(super) const GRANT_EXPIRES: Duration = Duration::from_mins(2);
@@ -30,6 +30,8 @@ pub(crate) struct LiveGrant {
     pub(super) state: State,
     /// An entry of `disruptedPods` that somebody else wrote.
     pub(super) foreign: bool,
+    /// The pod's version as a live read of ours showed it, maybe ahead of the watch.
+    pub(super) read_as: Option<ResourceVersion>,
     /// What a renewal that is in flight stands in for: if it is not written, that is still true.
     pub(super) replaced: Option<Box<LiveGrant>>,
 }
@@ -134,16 +136,26 @@ impl Ledger {
         }
     }
 
-    /// The grants of other pods of this name pass to this one. It keeps the one that it has; should that be
-    /// refunded, it gets another one then.
-    pub(super) fn pass_on(&mut self, pod: &str, uid: &str, may: impl Fn(&str) -> bool) -> Passed {
+    /// The grants of other pods of this name pass to this one, as of this version, unless they may be for a
+    /// later one: while we are behind what they were decided by, or when a live read has shown it. It keeps
+    /// the one that it has; should that be refunded, it gets another one then.
+    pub(super) fn pass_on(
+        &mut self,
+        (pod, uid): (&str, &str),
+        version: &ResourceVersion,
+        behind: bool,
+    ) -> Passed {
         let mut passed = Passed::default();
+        let is_later = |live: &LiveGrant| {
+            let read = live.read_as.as_ref().is_some_and(|read| version.is_older_than(read));
+            read || (behind && !live.grant.uid.is_empty())
+        };
         let strays = self.of_pod(pod).map(|g| g.grant.uid.clone()).filter(|of| of != uid);
         for of in strays.collect::<Vec<_>>() {
             if self.entry(pod, uid).is_some() {
                 break;
             }
-            if !may(&of) {
+            if self.entry(pod, &of).is_some_and(is_later) {
                 passed.held_back = true;
             } else if let Some(mut live) = self.remove(pod, &of) {
                 uid.clone_into(&mut live.grant.uid);
@@ -245,7 +257,7 @@ pub(super) struct Passed {
 impl LiveGrant {
     pub(super) fn new(grant: Grant, first_seen: Timestamp, state: State) -> Self {
         let foreign = grant.eviction.is_empty();
-        Self { grant, first_seen, state, foreign, replaced: None }
+        Self { grant, first_seen, state, foreign, read_as: None, replaced: None }
     }
 
     /// Whether the record is of the pod that this is bound to. One that somebody else wrote names none.

@@ -5,7 +5,7 @@ use super::requests::{Request, Reserving, Stage, is_running};
 use super::writer::Op;
 use super::{BudgetId, Context, Namespace};
 use crate::io::Kind;
-use crate::model::{BudgetKey, Grant, Phase, Pod};
+use crate::model::{BudgetKey, Grant, Phase, Pod, ResourceVersion};
 use crate::replica::ReplicaKey;
 use crate::selector::Labels;
 use crate::verdict::AllowReason;
@@ -15,6 +15,8 @@ pub(super) enum Turn {
     Grant {
         grant: Grant,
         renewal: bool,
+        /// The version of the pod that a live read showed, if that was decided by.
+        read_as: Option<ResourceVersion>,
     },
     /// Nothing to write for this request now.
     Done,
@@ -136,10 +138,11 @@ impl Namespace {
         };
         // Known from a live read, maybe ahead of every watch: nobody may take an earlier pod of the name,
         // which it still sees, for the one that this grant is for.
-        if let Some(pod) = &reserving.pending
+        let read_as = reserving.pending.as_ref().map(|pod| pod.version.clone());
+        if let Some(version) = &read_as
             && let Some(entry) = self.budgets.get_mut(budget)
         {
-            entry.seen.note(&Kind::Pod, &pod.version);
+            entry.seen.note(&Kind::Pod, version);
         }
         if let Some(request) = self.requests.get_mut(id) {
             if is_others {
@@ -152,7 +155,7 @@ impl Namespace {
                 reserving.in_flight = true;
             }
         }
-        Turn::Grant { grant, renewal }
+        Turn::Grant { grant, renewal, read_as }
     }
 
     /// This budget has its grant: on to the next, or to the answer.

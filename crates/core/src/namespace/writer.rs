@@ -295,8 +295,9 @@ impl Namespace {
                     refunds.push(op);
                 }
                 Op::Reserve { eviction } => {
-                    if let Turn::Grant { grant, renewal } = self.take_turn(cx, id, &eviction) {
-                        self.grant(cx, id, grant.clone());
+                    let turn = self.take_turn(cx, id, &eviction);
+                    if let Turn::Grant { grant, renewal, read_as } = turn {
+                        self.grant(cx, id, grant.clone(), read_as);
                         granted.push(Granted { grant, renewal });
                     }
                 }
