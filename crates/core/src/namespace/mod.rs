@@ -78,7 +78,8 @@ pub(crate) struct Namespace {
     granted: BTreeMap<String, BTreeSet<BudgetId>>,
     /// Grants of budgets that were deleted less than two minutes ago (semantics 5).
     orphans: BTreeMap<BudgetId, Vec<LiveGrant>>,
-    requests: BTreeMap<String, Request>,
+    /// Boxed, because a node of the tree is made and dropped with every request that comes alone.
+    requests: BTreeMap<String, Box<Request>>,
     /// Requests that were denied while a write of theirs to these budgets might still land, and when
     /// that was.
     abandoned: BTreeMap<String, (Timestamp, BTreeSet<BudgetId>)>,

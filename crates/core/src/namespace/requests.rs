@@ -85,7 +85,7 @@ impl Namespace {
             uid: None,
             answered: false,
         };
-        self.requests.insert(id.clone(), request);
+        self.requests.insert(id.clone(), Box::new(request));
         cx.timers.at(deadline, &self.name, Due::Deadline { eviction: id.clone() });
         self.start(cx, &id);
     }
@@ -260,7 +260,7 @@ impl Namespace {
 
     pub(super) fn allow(&mut self, cx: &mut Context<'_>, id: &str, reason: AllowReason) {
         let Some(request) = self.requests.remove(id) else { return };
-        let Request { uid, grants, eviction, .. } = request;
+        let Request { uid, grants, eviction, .. } = *request;
         let verdict = Verdict::Allow(Allowed { reason, uid, grants });
         cx.send(Command::Reply { eviction: id.to_owned(), verdict });
         self.unpark(cx, &eviction.pod.name);

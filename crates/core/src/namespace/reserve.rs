@@ -200,7 +200,8 @@ impl Namespace {
             covering.sort_unstable();
             covering.dedup();
         }
-        if let Some(Request { stage: Stage::Reserving(reserving), .. }) = self.requests.get_mut(id)
+        if let Some(request) = self.requests.get_mut(id)
+            && let Stage::Reserving(reserving) = &mut request.stage
         {
             let new: Vec<BudgetId> =
                 covering.into_iter().filter(|b| !reserving.budgets.contains(b)).collect();
