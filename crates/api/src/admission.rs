@@ -3,7 +3,7 @@
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use holdfast_core::io::Eviction;
-use holdfast_core::model::{ObjectKey, Timestamp};
+use holdfast_core::model::{ObjectKey, Operation, Timestamp};
 use holdfast_core::verdict::{Denial, Verdict};
 use serde::{Deserialize, Serialize};
 use serde_json::json;
@@ -76,6 +76,10 @@ impl EvictionReview {
             uid: self.precondition_uid,
             requester: self.requester,
             dry_run: self.dry_run,
+            operation: Operation::Evict,
+            object: None,
+            generation: 0,
+            exempt: false,
             by_name: false,
             deadline,
         }

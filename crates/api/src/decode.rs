@@ -13,6 +13,7 @@ use serde::de::DeserializeOwned;
 
 use crate::budget::PodDisruptionBudget;
 use crate::owner::{OWNER_KINDS, Owner, Scale};
+use crate::unavailable::PodUnavailableBudget;
 use crate::{group, pod};
 
 /// An object that [`Input`] has a variant for.
@@ -83,6 +84,7 @@ pub fn decode(kind: &Kind, json: &[u8]) -> Result<Decoded, DecodeError> {
     match kind {
         Kind::Pod => pod(json).map(Decoded::Pod),
         Kind::Budget => budget(json).map(Decoded::Budget),
+        Kind::UnavailableBudget => unavailable_budget(json).map(Decoded::Budget),
         Kind::BuiltinBudget => read::<PodDisruptionBudget>("policy/v1 PodDisruptionBudget", json)
             .map(|budget| Decoded::BuiltinBudget(budget.into())),
         Kind::PodGroup(api) => read::<group::PodGroup>("PodGroup", json)
@@ -99,6 +101,11 @@ pub fn pod(json: &[u8]) -> Result<model::Pod, DecodeError> {
 
 pub fn budget(json: &[u8]) -> Result<model::Budget, DecodeError> {
     read::<PodDisruptionBudget>("PodDisruptionBudget", json).map(Into::into)
+}
+
+/// A `PodUnavailableBudget` of either version.
+pub fn unavailable_budget(json: &[u8]) -> Result<model::Budget, DecodeError> {
+    read::<PodUnavailableBudget>("PodUnavailableBudget", json).map(Into::into)
 }
 
 /// The answer to a GET of `/scale`.

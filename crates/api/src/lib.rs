@@ -27,5 +27,6 @@ pub mod native;
 pub mod owner;
 pub mod pod;
 pub mod time;
+pub mod unavailable;
 
 mod lenient;

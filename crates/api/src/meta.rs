@@ -57,6 +57,12 @@ pub struct Annotations {
     /// On a pod of a `LeaderWorkerSet`: how many pods make one group.
     #[serde(rename = "leaderworkerset.sigs.k8s.io/size")]
     pub lws_size: Option<String>,
+    /// On a `PodUnavailableBudget`: what it protects from, with commas.
+    #[serde(rename = "kruise.io/pub-protect-operations")]
+    pub protect_operations: Option<String>,
+    /// On a `PodUnavailableBudget`: how many units there should be.
+    #[serde(rename = "pub.kruise.io/protect-total-replicas")]
+    pub protect_total_replicas: Option<String>,
 }
 
 /// A whole number >= 1, which is all that a group size can be.

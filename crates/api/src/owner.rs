@@ -57,6 +57,7 @@ impl Owner {
         model::Owner {
             key: self.metadata.key(),
             version: self.metadata.version(),
+            terminating: self.metadata.terminating,
             replicas: replicas(&group_kind, &self.spec),
             group_size: is_statefulset
                 .then_some(self.metadata.annotations.group_size.as_deref())

@@ -37,6 +37,10 @@ impl From<Pod> for model::Pod {
             ready: pod.status.conditions.ready,
             terminating: meta.terminating,
             disruption_target: pod.status.conditions.disruption_target,
+            generation: meta.generation,
+            settled: true,
+            applied: true,
+            no_protect: false,
         }
     }
 }

@@ -7,7 +7,8 @@ use crate::invariant::Violations;
 use crate::io::{Change, Command, Input, Kind, SnapshotOutcome};
 use crate::leisure::Leisure;
 use crate::model::{
-    BudgetKey, BudgetStatus, GroupApi, GroupKind, ObjectKey, Owner, ResourceVersion, Timestamp,
+    BudgetKey, BudgetKind, BudgetStatus, GroupApi, GroupKind, ObjectKey, Owner, ResourceVersion,
+    Timestamp,
 };
 use crate::namespace::{Context, Namespace, Reads};
 use crate::progress::Progress;
@@ -25,33 +26,33 @@ pub struct Config {
     pub multi_pod_pdbs: bool,
     /// Namespaces whose evictions never reach us; budgets there say `NotEnforced`.
     pub excluded_namespaces: BTreeSet<String>,
+    /// Namespaces in which the API server asks us about deletes and updates of pods:
+    /// `PodUnavailableBudgets` elsewhere say that they are not enforced.
+    pub intercepted: BTreeSet<String>,
     /// Clear stale `DisruptionTarget` conditions; off while upstream's controller does it.
     pub clear_stale_disruption_targets: bool,
 }
 
 impl Default for Config {
     fn default() -> Self {
-        let owner = |group, kind| Kind::Owner(GroupKind::new(group, kind));
+        let owners = Owner::WATCHED.map(|(group, kind)| Kind::Owner(GroupKind::new(group, kind)));
+        let mut kinds = BTreeSet::from([
+            Kind::Pod,
+            Kind::Budget,
+            Kind::UnavailableBudget,
+            Kind::BuiltinBudget,
+            Kind::PodGroup(GroupApi::Kubernetes),
+            Kind::PodGroup(GroupApi::Holdfast),
+            Kind::Workload(GroupApi::Kubernetes),
+            Kind::Workload(GroupApi::Holdfast),
+        ]);
+        kinds.extend(owners);
         Self {
-            kinds: BTreeSet::from([
-                Kind::Pod,
-                Kind::Budget,
-                Kind::BuiltinBudget,
-                Kind::PodGroup(GroupApi::Kubernetes),
-                Kind::PodGroup(GroupApi::Holdfast),
-                Kind::Workload(GroupApi::Kubernetes),
-                Kind::Workload(GroupApi::Holdfast),
-                owner("", "ReplicationController"),
-                owner("apps", "ReplicaSet"),
-                owner("apps", "Deployment"),
-                owner("apps", "StatefulSet"),
-                owner("batch", "Job"),
-                owner(Owner::JOBSET_GROUP, "JobSet"),
-                owner(Owner::LWS_GROUP, "LeaderWorkerSet"),
-            ]),
+            kinds,
             lws: true,
             multi_pod_pdbs: true,
             excluded_namespaces: BTreeSet::new(),
+            intercepted: BTreeSet::new(),
             clear_stale_disruption_targets: false,
         }
     }
@@ -222,6 +223,10 @@ impl Engine {
             Input::Snapshot { kind, namespace, outcome } => {
                 self.snapshot(now, &kind, namespace, outcome);
             }
+            Input::Intercepted(namespaces) => {
+                self.config.intercepted = namespaces;
+                self.everywhere(now, Namespace::touch_all);
+            }
             Input::Lead(leads) => {
                 let began = leads && !self.leads && !planted!(LazyLeader);
                 self.leads = leads;
@@ -236,11 +241,15 @@ impl Engine {
                 if let Some(list) = self.lists.get_mut(&kind) {
                     list.insert(key.clone());
                 }
-                if kind == Kind::Budget {
-                    self.within_key(now, &key.clone(), |ns, cx| {
-                        ns.budget_unreadable(cx, &BudgetKey::pdb(key.namespace, key.name), why);
-                    });
-                }
+                let budget = match kind {
+                    Kind::Budget => BudgetKind::PodDisruptionBudget,
+                    Kind::UnavailableBudget => BudgetKind::PodUnavailableBudget,
+                    _ => return,
+                };
+                let budget = BudgetKey { kind: budget, object: key };
+                self.within_key(now, &budget.object.clone(), |ns, cx| {
+                    ns.budget_unreadable(cx, &budget, why);
+                });
             }
             Input::Evict(eviction) => {
                 let key = eviction.pod.clone();

@@ -57,6 +57,11 @@ impl Interner {
         }
     }
 
+    /// None for a stranger.
+    pub(crate) fn text(&self, symbol: Symbol) -> Option<&Arc<str>> {
+        self.slots.get(symbol.0 as usize).map(|slot| &slot.text)
+    }
+
     pub(crate) fn lookup(&self, text: &str) -> Symbol {
         self.symbols.get(text).copied().unwrap_or(Symbol::STRANGER)
     }

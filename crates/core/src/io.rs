@@ -1,10 +1,11 @@
 //! The engine's two alphabets: what comes in and what goes out.
 
+use std::collections::BTreeSet;
 use std::fmt;
 
 use crate::model::{
-    Budget, BudgetKey, BudgetStatus, BuiltinBudget, ControllerRef, GroupApi, GroupKind, ObjectKey,
-    Owner, Pod, PodGroup, ResourceVersion, Timestamp, Workload,
+    Budget, BudgetKey, BudgetKind, BudgetStatus, BuiltinBudget, ControllerRef, GroupApi, GroupKind,
+    ObjectKey, Operation, Owner, Pod, PodGroup, ResourceVersion, Timestamp, Workload,
 };
 use crate::verdict::Verdict;
 
@@ -28,6 +29,8 @@ pub enum Input {
         namespace: String,
         outcome: SnapshotOutcome,
     },
+    /// The namespaces in which the API server asks us about deletes and updates of pods, from now on.
+    Intercepted(BTreeSet<String>),
     /// Whether this instance does the housekeeping, from now on. It does until told otherwise.
     Lead(bool),
     /// The API server does not serve this kind. That is a normal state: synced, and empty.
@@ -77,7 +80,8 @@ impl Input {
         Some(match self {
             Self::Pod(change) => (Kind::Pod, &change.object().key, &change.object().version),
             Self::Budget(change) => {
-                (Kind::Budget, &change.object().key.object, &change.object().version)
+                let budget = change.object();
+                (budget.key.kind.watched(), &budget.key.object, &budget.version)
             }
             Self::BuiltinBudget(change) => {
                 (Kind::BuiltinBudget, &change.object().key, &change.object().version)
@@ -96,6 +100,16 @@ impl Input {
             }
             _ => return None,
         })
+    }
+}
+
+impl BudgetKind {
+    /// The kind that its objects are watched as.
+    pub fn watched(self) -> Kind {
+        match self {
+            Self::PodDisruptionBudget => Kind::Budget,
+            Self::PodUnavailableBudget => Kind::UnavailableBudget,
+        }
     }
 }
 
@@ -120,6 +134,8 @@ impl<T> Change<T> {
 pub enum Kind {
     Pod,
     Budget,
+    /// `PodUnavailableBudget`.
+    UnavailableBudget,
     BuiltinBudget,
     PodGroup(GroupApi),
     Workload(GroupApi),
@@ -135,6 +151,7 @@ impl fmt::Display for Kind {
         match self {
             Self::Pod => f.write_str("pods"),
             Self::Budget => f.write_str("poddisruptionbudgets.policy.holdfast.dev"),
+            Self::UnavailableBudget => f.write_str("podunavailablebudgets.policy.kruise.io"),
             Self::BuiltinBudget => f.write_str("poddisruptionbudgets.policy"),
             Self::PodGroup(group) => write!(f, "podgroups.{}", api(group)),
             Self::Workload(group) => write!(f, "workloads.{}", api(group)),
@@ -143,13 +160,20 @@ impl fmt::Display for Kind {
     }
 }
 
-/// A request to evict one pod.
+/// A request to disrupt one pod: to evict it, mostly.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Eviction {
     /// Unique among all requests of all instances; it is recorded with the grant.
     pub id: String,
     pub pod: ObjectKey,
-    /// `deleteOptions.preconditions.uid`.
+    pub operation: Operation,
+    /// The pod as it is now, where the API server sends it along.
+    pub object: Option<Box<Pod>>,
+    /// For an update or a resize: the generation that the pod will have.
+    pub generation: i64,
+    /// It is the system at work, which no `PodUnavailableBudget` stands in the way of.
+    pub exempt: bool,
+    /// `deleteOptions.preconditions.uid`; for other operations that of the pod itself.
     pub uid: Option<String>,
     pub requester: String,
     pub dry_run: bool,

@@ -19,10 +19,25 @@ use crate::model::{
 /// The identity of a replica within its namespace.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum ReplicaKey {
-    Lws { group_key: String },
-    PodGroup { name: String },
-    AnnotatedGroup { name: String },
-    WorkloadEntry { workload: String, entry: String, replica_key: Option<String> },
+    Lws {
+        group_key: String,
+    },
+    PodGroup {
+        name: String,
+    },
+    AnnotatedGroup {
+        name: String,
+    },
+    WorkloadEntry {
+        workload: String,
+        entry: String,
+        replica_key: Option<String>,
+    },
+    /// Pods of one owner with the same value of the label that a `PodUnavailableBudget` groups by.
+    Labelled {
+        owner: String,
+        value: Arc<str>,
+    },
 }
 
 impl ReplicaKey {
@@ -46,6 +61,8 @@ impl fmt::Display for ReplicaKey {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Lws { group_key } => write!(f, "LeaderWorkerSet group {group_key}"),
+            Self::Labelled { owner, value } if owner.is_empty() => write!(f, "group {value}"),
+            Self::Labelled { owner, value } => write!(f, "group {value} of {owner}"),
             Self::PodGroup { name } | Self::AnnotatedGroup { name } => write!(f, "PodGroup {name}"),
             Self::WorkloadEntry { workload, entry, replica_key: None } => {
                 write!(f, "Workload {workload} pod group {entry}")
@@ -92,6 +109,20 @@ pub(crate) struct Resolution {
     pub(crate) jobs: BTreeSet<(String, String)>,
     /// As a person reads it.
     pub(crate) label: String,
+}
+
+/// Of which nothing is known.
+impl Default for Resolution {
+    fn default() -> Self {
+        Self {
+            min: MinCount::Unresolved(String::new()),
+            leaving: false,
+            sources: Arc::default(),
+            workload: None,
+            jobs: BTreeSet::new(),
+            label: String::new(),
+        }
+    }
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -32,6 +32,8 @@ impl Objects {
             ReplicaKey::WorkloadEntry { workload, entry, replica_key } => {
                 resolver.entry(key, workload, entry, replica_key.as_deref())
             }
+            // Made up by a budget, which resolves it too: no pod names one.
+            ReplicaKey::Labelled { .. } => Resolution::default(),
         };
         (resolution, resolver.seen.into_iter().collect())
     }

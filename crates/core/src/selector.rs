@@ -2,6 +2,7 @@
 //! without looking at the others.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use crate::intern::{Interner, Symbol};
 use crate::model::{LabelSelector, Operator};
@@ -34,8 +35,32 @@ impl Labels {
         Self(pairs.into_boxed_slice())
     }
 
+    /// The value of a label, if anybody has interned both.
+    pub(crate) fn value<'a>(&self, interner: &'a Interner, key: &str) -> Option<&'a Arc<str>> {
+        self.get(interner.lookup(key)).and_then(|value| interner.text(value))
+    }
+
     fn get(&self, key: Symbol) -> Option<Symbol> {
         self.0.binary_search_by_key(&key, |(k, _)| *k).ok().map(|i| self.0[i].1)
+    }
+}
+
+impl LabelSelector {
+    /// For the odd pod, without compiling it. One that makes no sense matches nothing.
+    pub(crate) fn matches<'a>(&self, value: impl Fn(&str) -> Option<&'a str>) -> bool {
+        let is = |(key, own): (&String, &String)| value(key) == Some(own);
+        let holds = |r: &crate::model::Requirement| {
+            let given = value(&r.key);
+            let listed = given.is_some_and(|given| r.values.iter().any(|v| v == given));
+            match r.operator {
+                Operator::In => listed,
+                Operator::NotIn => !listed,
+                Operator::Exists => given.is_some(),
+                Operator::DoesNotExist => given.is_none(),
+                Operator::Other(_) => false,
+            }
+        };
+        self.match_labels.iter().all(is) && self.match_expressions.iter().all(holds)
     }
 }
 

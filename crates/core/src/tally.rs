@@ -11,7 +11,7 @@ use crate::model::{BasicMinCount, ControllerRef, Scope};
 use crate::replica::{MinCount, ReplicaKey, Resolution, Source};
 
 /// What one selected pod contributes.
-#[allow(clippy::struct_excessive_bools, reason = "four facts about a pod, each counted on its own")]
+#[allow(clippy::struct_excessive_bools, reason = "facts about a pod, each counted on its own")]
 #[derive(Debug)]
 pub(crate) struct Part<'a> {
     pub(crate) name: &'a Arc<str>,
@@ -26,6 +26,8 @@ pub(crate) struct Part<'a> {
     pub(crate) live: bool,
     /// Running and not terminating: such a pod can close a budget (semantics 6.4).
     pub(crate) running: bool,
+    /// Several `PodUnavailableBudgets` are about it.
+    pub(crate) several: bool,
 }
 
 #[derive(Debug, Default, PartialEq, Eq)]
@@ -33,6 +35,8 @@ pub(crate) struct Tally {
     pub(crate) pods: i64,
     pub(crate) healthy_pods: i64,
     pub(crate) unmanaged_pods: i64,
+    /// Pods that several `PodUnavailableBudgets` are about.
+    pub(crate) several: i64,
     pub(crate) controllers: BTreeMap<Arc<ControllerRef>, u32>,
     /// Selected pods that name no replica. This and what follows stay empty where pods are counted.
     pub(crate) unreferenced: BTreeSet<Arc<str>>,
@@ -53,7 +57,7 @@ pub(crate) struct Tally {
 pub(crate) struct ReplicaTally {
     pub(crate) pods: i64,
     pub(crate) healthy_pods: i64,
-    unfinished: i64,
+    pub(crate) unfinished: i64,
     live: i64,
     running: i64,
     pub(crate) summary: Summary,
@@ -131,6 +135,7 @@ impl Tally {
     fn count(&mut self, part: &Part<'_>, n: i64) {
         self.pods += n;
         self.healthy_pods += n * i64::from(part.healthy);
+        self.several += n * i64::from(part.several);
         match part.controller {
             Some(controller) => adjust(&mut self.controllers, controller, n),
             None => self.unmanaged_pods += n,

@@ -1,6 +1,6 @@
 //! The answer to an eviction, with its reason.
 
-use crate::model::BudgetKey;
+use crate::model::{BudgetKey, Operation};
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Verdict {
@@ -34,6 +34,8 @@ pub enum AllowReason {
     PodGone,
     /// The pod is Succeeded, Failed or terminating.
     PodEnded,
+    /// The system at work, which no budget of the covering ones stands in the way of (semantics 9).
+    Exempt,
     /// The request's uid precondition does not hold; the API server will refuse it.
     UidMismatch,
     /// Every covering budget holds a grant.
@@ -74,6 +76,24 @@ pub enum DenyReason {
     TooManyGrants,
     /// The grant could not be recorded in time, or at all.
     NotRecorded,
+}
+
+impl Denial {
+    /// The answer, opening with what cannot be done.
+    pub(crate) fn of(mut self, operation: Operation) -> Verdict {
+        self.message.insert_str(0, &format!("{} ", cannot(operation)));
+        Verdict::Deny(self)
+    }
+}
+
+/// The sentence that every denial of the operation opens with.
+pub fn cannot(operation: Operation) -> &'static str {
+    match operation {
+        Operation::Evict => CANNOT_EVICT,
+        Operation::Delete => "Cannot delete pod as it would violate the pod's unavailable budget.",
+        Operation::Update => "Cannot update pod as it would violate the pod's unavailable budget.",
+        Operation::Resize => "Cannot resize pod as it would violate the pod's unavailable budget.",
+    }
 }
 
 /// Upstream's sentence: clients match on it, so it comes first in every denial.

@@ -10,7 +10,7 @@ use crate::error::Error;
 use crate::install::native::api_service::Standing;
 use crate::watch::{Page, Source, page};
 
-/// The objects of these kinds, of nodes, and of Kruise's budgets, each with its apiVersion and kind.
+/// The objects of these kinds, and of nodes, each with its apiVersion and kind.
 /// Kinds that the API server does not serve have none.
 pub async fn snapshot(
     options: &ClusterOptions,
@@ -24,10 +24,6 @@ pub async fn snapshot(
         .map(|kind| (name(&kind), Source::of(&kind)))
         .collect();
     sources.push(("Node".to_owned(), Source::BuiltIn(Resource::fixed("", "v1", "nodes"))));
-    let kruise = "PodUnavailableBudget".to_owned();
-    let group = "policy.kruise.io".to_owned();
-    let source = Source::Discovered { group, versions: &[], kind: kruise.clone() };
-    sources.push((kruise, source));
     let mut objects = Vec::new();
     for (kind, source) in sources {
         let refused = |reason| Error::Unlisted { what: source.to_string(), reason };
@@ -43,6 +39,7 @@ fn name(kind: &Kind) -> String {
     match kind {
         Kind::Pod => "Pod".to_owned(),
         Kind::Budget | Kind::BuiltinBudget => "PodDisruptionBudget".to_owned(),
+        Kind::UnavailableBudget => "PodUnavailableBudget".to_owned(),
         Kind::PodGroup(_) => "PodGroup".to_owned(),
         Kind::Workload(_) => "Workload".to_owned(),
         Kind::Owner(owner) => owner.kind.clone(),

@@ -25,6 +25,10 @@ pub fn pod(name: impl Name) -> PodBuilder {
         disruption_target: None,
         reference: None,
         lws: None,
+        generation: 1,
+        settled: true,
+        applied: true,
+        no_protect: false,
     };
     pod.into()
 }
@@ -76,6 +80,7 @@ pub fn owner(group: &str, kind: &str, name: impl Name) -> OwnerBuilder {
         key: name.object_key(),
         uid: String::new(),
         version: ResourceVersion::default(),
+        terminating: false,
         controller: None,
         replicas: None,
         group_size: None,

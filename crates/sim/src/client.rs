@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use holdfast_core::model::{DisruptionTarget, ObjectKey, Pod};
+use holdfast_core::model::{DisruptionTarget, ObjectKey, Operation, Pod};
 use holdfast_core::verdict::Verdict;
 use holdfast_core::{Eviction, Input};
 
@@ -116,6 +116,10 @@ impl InstanceMut<'_> {
             uid: None,
             requester: "test-client".to_owned(),
             dry_run: false,
+            operation: Operation::Evict,
+            object: None,
+            generation: 0,
+            exempt: false,
             by_name: false,
             deadline: self.now() + ANSWER_WITHIN,
         }

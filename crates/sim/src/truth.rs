@@ -45,7 +45,7 @@ impl Truth {
     pub fn list(&self, kind: &Kind) -> Vec<Input> {
         match kind {
             Kind::Pod => list_of(kind, &self.pods),
-            Kind::Budget => list_of(kind, &self.budgets),
+            Kind::Budget | Kind::UnavailableBudget => list_of(kind, &self.budgets),
             Kind::BuiltinBudget => list_of(kind, &self.builtin_budgets),
             Kind::PodGroup(_) => list_of(kind, &self.pod_groups),
             Kind::Workload(_) => list_of(kind, &self.workloads),

@@ -112,7 +112,10 @@ impl View {
         };
         match kind {
             Kind::Pod => self.pods.retain(|key, pod| stays(key, &pod.version)),
-            Kind::Budget => self.budgets.retain(|key, b| stays(&key.object, &b.version)),
+            Kind::Budget | Kind::UnavailableBudget => {
+                self.budgets
+                    .retain(|key, b| key.kind.watched() != *kind || stays(&key.object, &b.version));
+            }
             Kind::PodGroup(api) => {
                 self.groups.retain(|(of, key), g| of != api || stays(key, &g.version));
             }

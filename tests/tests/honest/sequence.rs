@@ -4,7 +4,7 @@
 use holdfast_core::io::WriteOutcome;
 use holdfast_core::model::{
     Budget, BudgetKey, BudgetSpec, BudgetStatus, ControllerRef, Grant, GroupKind, GroupReference,
-    LabelSelector, ObjectKey, Phase, Pod, Scope, Threshold, Timestamp,
+    LabelSelector, ObjectKey, Operation, Phase, Pod, Scope, Threshold, Timestamp,
 };
 use holdfast_core::{Command, Config, Input, Kind};
 use holdfast_sim::{Random, World, budget, owner, pod};
@@ -256,6 +256,8 @@ impl Pair {
             let granted_at = Timestamp::from_secs(1_800_000_000 + self.random.between(0, 9));
             status.disrupted_pods.insert("p0".to_owned(), granted_at);
             status.grants = vec![Grant {
+                operation: Operation::Evict,
+                generation: 0,
                 shared: false,
                 pod: "p0".to_owned(),
                 uid: "u".to_owned(),

@@ -2,7 +2,7 @@
 
 use holdfast_core::model::{
     self, BasicMinCount, BudgetKey, BudgetKind, BudgetSpec, BudgetStatus, BuiltinBudget,
-    ConditionStatus, ResourceVersion, Scope, Threshold, UnhealthyPolicy,
+    ConditionStatus, Operation, ResourceVersion, Scope, Threshold, UnhealthyPolicy,
 };
 use serde::Serialize;
 
@@ -11,6 +11,7 @@ use super::{
     PodDisruptionBudgetStatus,
 };
 use crate::meta::positive;
+use crate::unavailable::{self, PodUnavailableBudgetStatus};
 
 impl From<PodDisruptionBudget> for model::Budget {
     fn from(budget: PodDisruptionBudget) -> Self {
@@ -69,6 +70,7 @@ fn spec(spec: PodDisruptionBudgetSpec, basic_min_count: Option<String>) -> Budge
                 positive(&text).map_or(BasicMinCount::Unreadable(text), BasicMinCount::Count)
             }
         },
+        unavailable: None,
     }
 }
 
@@ -128,7 +130,7 @@ impl From<&BudgetStatus> for PodDisruptionBudgetStatus {
 
 /// The range that the schema allows and that Go clients can read. A desired count beyond it (large
 /// minAvailable times large minCount) is as unreachable as its limit.
-fn int32(n: i64) -> i64 {
+pub(crate) fn int32(n: i64) -> i64 {
     n.clamp(0, i32::MAX.into())
 }
 
@@ -178,6 +180,8 @@ impl From<Grant> for model::Grant {
             granted_at: grant.time.into(),
             eviction: grant.eviction,
             budgets: grant.budgets,
+            operation: Operation::from_name(&grant.operation).unwrap_or_default(),
+            generation: grant.generation,
             shared: grant.shared,
         }
     }
@@ -194,12 +198,17 @@ impl From<&model::Grant> for Grant {
             time: grant.granted_at.into(),
             eviction: grant.eviction.clone(),
             budgets: grant.budgets.clone(),
+            operation: match grant.operation {
+                Operation::Evict => String::new(),
+                operation => operation.name().to_owned(),
+            },
+            generation: grant.generation,
             shared: grant.shared,
         }
     }
 }
 
-/// The body of `PUT .../poddisruptionbudgets/<name>/status`. The API server takes nothing but the
+/// The body of `PUT .../<budgets>/<name>/status`, of either kind of budget. The API server takes nothing but the
 /// status from it; uid and resourceVersion are the preconditions of the compare-and-swap.
 #[derive(Clone, Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
@@ -207,7 +216,14 @@ pub struct StatusUpdate<'a> {
     pub api_version: &'static str,
     pub kind: &'static str,
     pub metadata: StatusUpdateMeta<'a>,
-    pub status: PodDisruptionBudgetStatus,
+    pub status: StatusBody,
+}
+
+#[derive(Clone, Debug, Serialize)]
+#[serde(untagged)]
+pub enum StatusBody {
+    Disruption(PodDisruptionBudgetStatus),
+    Unavailable(PodUnavailableBudgetStatus),
 }
 
 #[derive(Clone, Debug, Serialize)]
@@ -226,16 +242,26 @@ impl<'a> StatusUpdate<'a> {
         version: &ResourceVersion,
         status: &BudgetStatus,
     ) -> Self {
+        let (api_version, kind, status) = match budget.kind {
+            BudgetKind::PodDisruptionBudget => {
+                (API_VERSION, KIND, StatusBody::Disruption(status.into()))
+            }
+            BudgetKind::PodUnavailableBudget => (
+                unavailable::API_VERSION,
+                unavailable::KIND,
+                StatusBody::Unavailable(status.into()),
+            ),
+        };
         Self {
-            api_version: API_VERSION,
-            kind: KIND,
+            api_version,
+            kind,
             metadata: StatusUpdateMeta {
                 namespace: &budget.object.namespace,
                 name: &budget.object.name,
                 uid,
                 resource_version: version.to_string(),
             },
-            status: status.into(),
+            status,
         }
     }
 }

@@ -11,7 +11,8 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-pub use convert::{StatusUpdate, StatusUpdateMeta};
+pub(crate) use convert::int32;
+pub use convert::{StatusBody, StatusUpdate, StatusUpdateMeta};
 pub use selector::{LabelSelector, Requirement};
 pub use threshold::IntOrString;
 
@@ -122,6 +123,11 @@ pub struct Grant {
     pub eviction: String,
     #[serde(default, deserialize_with = "null_default", skip_serializing_if = "Vec::is_empty")]
     pub budgets: Vec<String>,
+    /// Empty for an eviction.
+    #[serde(default, deserialize_with = "null_default", skip_serializing_if = "String::is_empty")]
+    pub operation: String,
+    #[serde(default, deserialize_with = "null_default", skip_serializing_if = "is_zero")]
+    pub generation: i64,
     #[serde(default, deserialize_with = "null_default", skip_serializing_if = "is_false")]
     pub shared: bool,
 }
@@ -132,6 +138,6 @@ fn is_false(flag: &bool) -> bool {
 }
 
 #[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes references")]
-fn is_zero(n: &i64) -> bool {
+pub(crate) fn is_zero(n: &i64) -> bool {
     *n == 0
 }

@@ -4,7 +4,9 @@
 
 use holdfast_api::decode::{Decoded, decode};
 use holdfast_core::io::{Command, Input, Kind, WriteOutcome};
-use holdfast_core::model::{Budget, BudgetStatus, GroupApi, ObjectKey, ResourceVersion, Timestamp};
+use holdfast_core::model::{
+    Budget, BudgetStatus, GroupApi, ObjectKey, Operation, ResourceVersion, Timestamp,
+};
 use holdfast_core::verdict::{DenyReason, Verdict};
 use holdfast_core::{Config, Engine, Eviction};
 use serde_json::{Value, json};
@@ -70,6 +72,10 @@ fn evict_one_of(reference: impl Fn(usize) -> Value) -> (Verdict, BudgetStatus) {
         uid: None,
         requester: "drainer".into(),
         dry_run: false,
+        operation: Operation::Evict,
+        object: None,
+        generation: 0,
+        exempt: false,
         by_name: false,
         deadline,
     }));

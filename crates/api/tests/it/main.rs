@@ -8,3 +8,4 @@ mod errors;
 mod groups;
 mod owners;
 mod pods;
+mod unavailable;

@@ -137,6 +137,7 @@ fn made_up(group_kind: GroupKind, key: ObjectKey, has: i64) -> GivenOwner {
         key,
         uid: String::new(),
         version: ResourceVersion::default(),
+        terminating: false,
         controller: None,
         group_size: None,
         lws_keeps_group: false,

@@ -9,8 +9,8 @@ use std::time::{Duration, Instant};
 use holdfast_core::io::{Command, WriteOutcome};
 use holdfast_core::model::{
     Budget, BudgetKey, BudgetSpec, BudgetStatus, ControllerRef, GroupApi, GroupKind, GroupPolicy,
-    GroupReference, LabelSelector, ObjectKey, Owner, Phase, Pod, PodGroup, ResourceVersion, Scope,
-    Threshold, Timestamp,
+    GroupReference, LabelSelector, ObjectKey, Operation, Owner, Phase, Pod, PodGroup,
+    ResourceVersion, Scope, Threshold, Timestamp,
 };
 use holdfast_core::{Change, Config, Engine, Eviction, Input};
 
@@ -84,6 +84,10 @@ impl Cluster {
             uid: None,
             requester: "drainer".to_owned(),
             dry_run: true,
+            operation: Operation::Evict,
+            object: None,
+            generation: 0,
+            exempt: false,
             by_name: false,
             deadline: self.now + Duration::from_secs(9),
         })
@@ -246,6 +250,10 @@ fn pod(i: usize, size: Size) -> Pod {
             name: format!("{}-{}", app(n), i / size.budgets / PODS_PER_REPLICA),
         }),
         lws: None,
+        generation: 1,
+        settled: true,
+        applied: true,
+        no_protect: false,
     }
 }
 
@@ -287,6 +295,7 @@ fn owners(n: usize, pods: usize) -> [Owner; 2] {
         key: ObjectKey::new(namespace(n), name),
         uid,
         version: ResourceVersion::default(),
+        terminating: false,
         controller,
         replicas: i64::try_from(pods).ok(),
         group_size: None,

@@ -3,7 +3,7 @@ use std::fmt;
 
 use litemap::LiteMap;
 
-use super::{ObjectKey, ResourceVersion, Timestamp};
+use super::{ObjectKey, Operation, ResourceVersion, Timestamp, UnavailableSpec};
 
 /// Kind, namespace and name. Several budgets on one pod are reserved in this order.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -16,6 +16,10 @@ impl BudgetKey {
     pub fn pdb(namespace: impl Into<String>, name: impl Into<String>) -> Self {
         Self { kind: BudgetKind::PodDisruptionBudget, object: ObjectKey::new(namespace, name) }
     }
+
+    pub fn unavailable(namespace: impl Into<String>, name: impl Into<String>) -> Self {
+        Self { kind: BudgetKind::PodUnavailableBudget, object: ObjectKey::new(namespace, name) }
+    }
 }
 
 impl fmt::Display for BudgetKey {
@@ -27,9 +31,20 @@ impl fmt::Display for BudgetKey {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum BudgetKind {
     PodDisruptionBudget,
+    PodUnavailableBudget,
 }
 
-/// A `PodDisruptionBudget` of `policy.holdfast.dev/v1` (or, in native mode, of `policy/v1`).
+impl BudgetKind {
+    pub fn short(self) -> &'static str {
+        match self {
+            Self::PodDisruptionBudget => "PDB",
+            Self::PodUnavailableBudget => "PUB",
+        }
+    }
+}
+
+/// A `PodDisruptionBudget` of `policy.holdfast.dev/v1` (or, in native mode, of `policy/v1`), or a
+/// `PodUnavailableBudget` of `policy.kruise.io`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Budget {
     pub key: BudgetKey,
@@ -50,6 +65,8 @@ pub struct BudgetSpec {
     pub scope: Scope,
     /// Annotation `holdfast.dev/basic-group-min-count`.
     pub basic_min_count: BasicMinCount,
+    /// Of a `PodUnavailableBudget`, and of it alone.
+    pub unavailable: Option<Box<UnavailableSpec>>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -165,9 +182,20 @@ pub struct Grant {
     /// Uids of all budgets that this eviction needs a grant in, in reservation order. Not names: that a
     /// budget of the same name does not have the grant says nothing of its predecessor.
     pub budgets: Vec<String>,
+    pub operation: Operation,
+    /// `metadata.generation` that the pod has when an update or a resize has been stored.
+    pub generation: i64,
     /// Several evictions by name were allowed by it. When one of them has taken the pod, another may yet
     /// take the next of that name.
     pub shared: bool,
+}
+
+impl Grant {
+    /// The operation is about this very pod and cannot hit another of the name: all but evictions, which
+    /// name a pod. It ends with the pod.
+    pub fn is_exact(&self) -> bool {
+        self.operation != Operation::Evict
+    }
 }
 
 /// A built-in `policy/v1` `PodDisruptionBudget`, watched in webhook mode because the built-in eviction

@@ -7,6 +7,7 @@ mod meta;
 mod owner;
 mod pod;
 mod time;
+mod unavailable;
 
 pub use budget::{
     BasicMinCount, Budget, BudgetKey, BudgetKind, BudgetSpec, BudgetStatus, BuiltinBudget,
@@ -18,3 +19,4 @@ pub use meta::{ControllerRef, GroupKind, ObjectKey, ResourceVersion};
 pub use owner::Owner;
 pub use pod::{DisruptionTarget, GroupReference, LwsMember, Phase, Pod};
 pub use time::Timestamp;
+pub use unavailable::{LabelGroups, Operation, Target, UnavailableSpec};

@@ -1,13 +1,15 @@
 use super::{ControllerRef, GroupKind, ObjectKey, ResourceVersion};
 
 /// A workload controller's object: `ReplicationController`, `ReplicaSet`, Deployment, `StatefulSet`,
-/// Job, `JobSet` or `LeaderWorkerSet`.
+/// Job, `JobSet`, `LeaderWorkerSet`, or Kruise's `CloneSet` or `StatefulSet`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Owner {
     pub group_kind: GroupKind,
     pub key: ObjectKey,
     pub uid: String,
     pub version: ResourceVersion,
+    /// `metadata.deletionTimestamp` is set.
+    pub terminating: bool,
     pub controller: Option<ControllerRef>,
     /// `spec.replicas`; for a `JobSet` the sum of its replicated jobs' replicas; none for a Job.
     pub replicas: Option<i64>,
@@ -18,6 +20,25 @@ pub struct Owner {
 }
 
 impl Owner {
+    /// As API group and kind.
+    pub const WATCHED: [(&str, &str); 9] = [
+        ("", "ReplicationController"),
+        ("apps", "ReplicaSet"),
+        ("apps", "Deployment"),
+        ("apps", "StatefulSet"),
+        ("batch", "Job"),
+        (Self::JOBSET_GROUP, "JobSet"),
+        (Self::LWS_GROUP, "LeaderWorkerSet"),
+        (Self::KRUISE_GROUP, "CloneSet"),
+        (Self::KRUISE_GROUP, "StatefulSet"),
+    ];
+
+    /// Kinds that are known by their own watch; others by their `/scale`.
+    pub fn is_watched(kind: &GroupKind) -> bool {
+        Self::WATCHED.iter().any(|(group, name)| kind.is(group, name))
+    }
+
     pub const LWS_GROUP: &str = "leaderworkerset.x-k8s.io";
     pub const JOBSET_GROUP: &str = "jobset.x-k8s.io";
+    pub const KRUISE_GROUP: &str = "apps.kruise.io";
 }

@@ -21,6 +21,14 @@ pub struct Pod {
     pub reference: Option<GroupReference>,
     /// Present when the pod carries the `LeaderWorkerSet` group-key label (semantics 3, rule 1).
     pub lws: Option<LwsMember>,
+    /// `metadata.generation`: grows with every change of the spec; 0 on API servers before 1.34.
+    pub generation: i64,
+    /// No in-place update of it is half done, and no label says that it is unavailable.
+    pub settled: bool,
+    /// Its status shows the spec that it has.
+    pub applied: bool,
+    /// Annotation `pub.kruise.io/no-protect`: no `PodUnavailableBudget` stands in its way.
+    pub no_protect: bool,
 }
 
 impl Pod {

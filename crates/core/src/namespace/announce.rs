@@ -14,11 +14,15 @@ impl Namespace {
         let evaluation = self.evaluate(entry);
         let error = match evaluation.failure {
             Some(Failure::SyncFailed(error)) => Some(error),
+            Some(Failure::UnknownTotal(why)) if entry.object.spec.unavailable.is_some() => {
+                Some(SyncError::ExpectedCount(why))
+            }
             _ => None,
         };
         let no_pods = entry.tally.pods == 0 && entry.selector.is_ok();
         let unmanaged = entry.scope == Scope::Pod
             && entry.object.spec.needs_total()
+            && entry.object.spec.unavailable.is_none()
             && entry.tally.unmanaged_pods > 0;
         let mut events = Vec::new();
         if no_pods && !entry.announced.no_pods {

@@ -1,10 +1,10 @@
 //! May this pod be evicted, as far as this budget goes? (semantics 6, upstream 2.1)
 
+use super::Namespace;
 use super::budgets::BudgetEntry;
 use super::evaluate::{Evaluation, Failure};
 use super::pods::PodEntry;
-use super::{BudgetId, Namespace};
-use crate::model::{Grant, Scope, UnhealthyPolicy};
+use crate::model::{Grant, Operation, Scope, UnhealthyPolicy};
 use crate::verdict::DenyReason;
 
 /// One budget's answer.
@@ -18,6 +18,8 @@ pub(super) enum Opinion {
     Renew {
         cost: i64,
     },
+    /// It has nothing against it, and nothing needs recording.
+    Pass,
     Deny(Objection),
 }
 
@@ -42,7 +44,13 @@ pub(super) struct ReplicaState {
 impl Namespace {
     /// The rules, in their order. The pod's own grants in other budgets are left out of the
     /// account: they stand for this very disruption, which must not be charged twice.
-    pub(super) fn assess(&self, budget: &BudgetEntry, pod: &PodEntry) -> Opinion {
+    pub(super) fn assess(
+        &self,
+        budget: &BudgetEntry,
+        pod: &PodEntry,
+        operation: Operation,
+        exempt: bool,
+    ) -> Opinion {
         let mut evaluation = self.evaluate(budget);
         if let Some(grant) = budget.ledger.get(&pod.name, &pod.pod.uid.to_string()) {
             return Opinion::Renew { cost: grant.cost };
@@ -50,6 +58,9 @@ impl Namespace {
         let by_name = |g: &Grant| *g.pod == *pod.name;
         if planted!(GrantByName) && budget.object.status.grants.iter().any(by_name) {
             return Opinion::Renew { cost: 0 };
+        }
+        if let Some(spec) = &budget.object.spec.unavailable {
+            return self.assess_available(budget, spec, pod, operation, exempt);
         }
         let not_ready = !pod.pod.ready;
         let always = budget.object.spec.unhealthy_policy == UnhealthyPolicy::AlwaysAllow;
@@ -65,7 +76,7 @@ impl Namespace {
         if evaluation.failure.is_some() && !planted!(FailOpen) {
             return deny(DenyReason::FailedClosed, evaluation, None);
         }
-        let sound = pod.is_sound(evaluation.scope);
+        let sound = pod.is_sound(budget.health());
         // Sound but granted elsewhere: counted as unhealthy; put it back for this decision.
         let put_back = i64::from(sound && pod.granted > 0);
         match evaluation.scope {
@@ -85,7 +96,7 @@ impl Namespace {
         let names = replica.into_iter().flat_map(|r| &r.names);
         let sound = names
             .filter_map(|name| self.pods.get(name))
-            .filter(|entry| entry.budgets.contains(&budget.id) && entry.is_sound(Scope::Workload));
+            .filter(|entry| entry.budgets.contains(&budget.id) && entry.is_sound(budget.health()));
         i64::try_from(sound.count()).unwrap_or(i64::MAX)
     }
 
@@ -135,16 +146,10 @@ impl Namespace {
             )
         })
     }
-
-    /// The budgets that select a pod, and the entry itself.
-    pub(super) fn covered(&self, pod: &str) -> Option<(&PodEntry, &[BudgetId])> {
-        let entry = self.pods.get(pod)?;
-        Some((entry, &entry.budgets))
-    }
 }
 
 impl Evaluation {
-    fn change_healthy(&mut self, by: i64) {
+    pub(super) fn change_healthy(&mut self, by: i64) {
         self.healthy += by;
         self.allowed = if self.expected <= 0 { 0 } else { (self.healthy - self.desired).max(0) };
     }
@@ -206,6 +211,10 @@ fn assess_replica(
     }
 }
 
-fn deny(reason: DenyReason, evaluation: Evaluation, replica: Option<ReplicaState>) -> Opinion {
+pub(super) fn deny(
+    reason: DenyReason,
+    evaluation: Evaluation,
+    replica: Option<ReplicaState>,
+) -> Opinion {
     Opinion::Deny(Objection { reason, evaluation, replica })
 }

@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::ledger::Ledger;
+use super::pods::PodEntry;
 use super::writer::Writer;
 use super::{BudgetId, Context, Namespace};
 use crate::io::Kind;
@@ -77,7 +78,9 @@ impl Namespace {
         let Some(entry) = self.budgets.get_mut(id) else { return };
         entry.unreadable = None;
         let respec = entry.object.spec != budget.spec;
-        let reselect = entry.object.spec.selector != budget.spec.selector;
+        let target = |budget: &Budget| budget.spec.unavailable.as_ref()?.target.clone();
+        let reselect = entry.object.spec.selector != budget.spec.selector
+            || target(&entry.object) != target(&budget);
         if !respec {
             entry.object = budget;
             self.take_in_grants(cx, id);
@@ -89,11 +92,13 @@ impl Namespace {
         for name in &selected {
             self.select(id, name, false);
         }
+        if reselect {
+            self.unindex(id);
+        }
         let Some(entry) = self.budgets.get_mut(id) else { return };
         entry.object = budget;
         entry.scope = effective_scope(cx, &entry.object);
         if reselect {
-            self.unindex(id);
             self.index(id);
             self.select_all(id);
         } else {
@@ -203,6 +208,11 @@ impl Namespace {
     /// Compile the selector and enter it into the index.
     fn index(&mut self, id: &BudgetId) {
         let Some(entry) = self.budgets.get_mut(id) else { return };
+        if let Some(target) = entry.target() {
+            self.targets.entry(target.clone()).or_default().insert(id.clone());
+            entry.selector = Ok(None);
+            return;
+        }
         let selector = entry.object.spec.selector.as_ref();
         entry.selector = match selector.map(|s| Selector::compile(&mut self.interner, s)) {
             Some(Ok(selector)) => {
@@ -216,19 +226,34 @@ impl Namespace {
 
     fn unindex(&mut self, id: &BudgetId) {
         let Some(entry) = self.budgets.get_mut(id) else { return };
+        if let Some(target) = entry.target()
+            && let Some(ids) = self.targets.get_mut(target)
+        {
+            ids.remove(id);
+            if ids.is_empty() {
+                let target = target.clone();
+                self.targets.remove(&target);
+            }
+        }
         if let Ok(Some(selector)) = std::mem::replace(&mut entry.selector, Ok(None)) {
             self.budget_index.remove(id, &selector);
             selector.release(&mut self.interner);
         }
     }
 
-    /// A new selector is the one occasion to look at every pod of the namespace.
-    fn select_all(&mut self, id: &BudgetId) {
-        let Some(Ok(Some(selector))) = self.budgets.get(id).map(|b| &b.selector) else { return };
+    /// A new selector is the one occasion to look at every pod of the namespace, and owners that come
+    /// and go while a budget names one.
+    pub(super) fn select_all(&mut self, id: &BudgetId) {
+        let Some(budget) = self.budgets.get(id) else { return };
+        let selects = |entry: &PodEntry| match (budget.target(), &budget.selector) {
+            (Some(target), _) => self.is_targeted(target, entry),
+            (None, Ok(Some(selector))) => selector.matches(&entry.labels),
+            (None, _) => false,
+        };
         let matching: Vec<(Arc<str>, ResourceVersion)> = self
             .pods
             .values()
-            .filter(|entry| selector.matches(&entry.labels))
+            .filter(|entry| selects(entry))
             .map(|entry| (entry.name.clone(), entry.pod.version.clone()))
             .collect();
         for (name, version) in matching {
@@ -239,11 +264,12 @@ impl Namespace {
         }
     }
 
-    fn selected(&self, id: &BudgetId) -> Vec<Arc<str>> {
+    pub(super) fn selected(&self, id: &BudgetId) -> Vec<Arc<str>> {
         self.pods.values().filter(|e| e.budgets.contains(id)).map(|e| e.name.clone()).collect()
     }
 }
 
 fn effective_scope(cx: &Context<'_>, budget: &Budget) -> Scope {
-    if cx.config.multi_pod_pdbs { budget.spec.scope } else { Scope::Pod }
+    let in_force = cx.config.multi_pod_pdbs || budget.spec.unavailable.is_some();
+    if in_force { budget.spec.scope } else { Scope::Pod }
 }

@@ -58,6 +58,9 @@ impl Namespace {
         if let Err(why) = &budget.selector {
             return Evaluation::failed(budget, SyncError::Selector(why.clone()));
         }
+        if let Some(spec) = &budget.object.spec.unavailable {
+            return self.evaluate_available(budget, spec);
+        }
         match budget.scope {
             Scope::Pod => self.evaluate_pods(budget),
             Scope::Workload => self.evaluate_replicas(budget),
@@ -144,7 +147,7 @@ impl Namespace {
     }
 
     /// The sum over the sources; Err says which one is unknown (semantics 4).
-    fn expected_replicas(&self, budget: &BudgetEntry) -> Result<i64, String> {
+    pub(super) fn expected_replicas(&self, budget: &BudgetEntry) -> Result<i64, String> {
         let mut sum = 0;
         let mut jobsets: BTreeMap<&str, BTreeSet<Option<&GroupCount>>> = BTreeMap::new();
         // Apart from the others, because several ways may lead to the same count.
@@ -163,7 +166,9 @@ impl Namespace {
         for (name, otherwise) in jobsets {
             let jobset = self.objects.owner(Owner::JOBSET_GROUP, "JobSet", name);
             let replicas = jobset.and_then(|jobset| jobset.replicas);
-            match replicas.filter(|_| self.one_job_per_replica(budget, name)) {
+            // Where groups go by label, only labels of Jobs lead here.
+            let one_job_each = budget.groups().is_some() || self.one_job_per_replica(budget, name);
+            match replicas.filter(|_| one_job_each) {
                 Some(replicas) => sum += replicas,
                 None => {
                     for count in otherwise {
@@ -258,11 +263,11 @@ impl Evaluation {
         }
     }
 
-    fn failed(budget: &BudgetEntry, why: SyncError) -> Self {
+    pub(super) fn failed(budget: &BudgetEntry, why: SyncError) -> Self {
         Self { failure: Some(Failure::SyncFailed(why)), ..Self::empty(budget) }
     }
 
-    fn empty(budget: &BudgetEntry) -> Self {
+    pub(super) fn empty(budget: &BudgetEntry) -> Self {
         Self {
             scope: budget.scope,
             expected: 0,

@@ -50,12 +50,14 @@ impl Namespace {
         if !self.is_due(asked, id, pod, uid, GRANT_EXPIRES) {
             return;
         }
+        let grant = self.budgets.get(id).and_then(|b| b.ledger.get(pod, uid));
+        let keeps_pod = grant.is_some_and(|g| g.operation.keeps_pod());
         let cached = self.pods.get(pod).is_some_and(|entry| entry.pod.uid == *uid);
         match outcome {
             // Gone here as there. While the cache still has it, it would count as healthy.
             PodReadOutcome::NotFound if !cached => {}
-            PodReadOutcome::Found(found) if found.uid == uid && !found.terminating && !cx.leads => {
-            }
+            PodReadOutcome::Found(found)
+                if found.uid == uid && !found.terminating && (!cx.leads || keeps_pod) => {}
             PodReadOutcome::Found(found) if found.uid == uid && !found.terminating => {
                 cx.send(Command::Event(Event {
                     regarding: Regarding::Pod {
@@ -64,7 +66,10 @@ impl Namespace {
                     },
                     warning: true,
                     reason: "NotDeleted",
-                    message: format!("Pod was expected by PDB {id} to be deleted but it wasn't"),
+                    message: format!(
+                        "Pod was expected by {} {id} to be deleted but it wasn't",
+                        id.kind.short()
+                    ),
                 }));
             }
             // On its way out; or gone or replaced, and the cache will learn of it; or unknown. Unsure

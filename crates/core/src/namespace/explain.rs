@@ -6,24 +6,29 @@ use super::evaluate::{Evaluation, Failure};
 use super::pods::PodEntry;
 use super::status::{count, name_some};
 use super::{BudgetId, Namespace};
-use crate::model::Scope;
-use crate::verdict::{CANNOT_EVICT, Cause, Denial, DenyReason};
+use crate::model::{Operation, Scope};
+use crate::verdict::{Cause, Denial, DenyReason};
 
 impl Namespace {
     /// The denial for a pod that these budgets object to.
-    pub(super) fn explain(&self, pod: &PodEntry, objections: &[(BudgetId, Objection)]) -> Denial {
+    pub(super) fn explain(
+        &self,
+        pod: &PodEntry,
+        operation: Operation,
+        objections: &[(BudgetId, Objection)],
+    ) -> Denial {
         let explained: Vec<(String, Cause)> = objections
             .iter()
             .filter_map(|(id, objection)| {
                 let budget = self.budgets.get(id)?;
-                let (sentence, detail) = self.explain_one(budget, pod, objection);
+                let (sentence, detail) = self.explain_one(budget, pod, operation, objection);
                 Some((sentence, Cause { budget: Some((**id).clone()), message: detail }))
             })
             .collect();
         let (sentences, causes): (Vec<String>, Vec<Cause>) = explained.into_iter().unzip();
         let reason = objections.first().map_or(DenyReason::BeingProcessed, |(_, o)| o.reason);
         let sentence = sentences.first().map_or("", String::as_str);
-        Denial { reason, message: format!("{CANNOT_EVICT} {sentence}"), causes }
+        Denial { reason, message: sentence.to_owned(), causes }
     }
 
     /// One sentence for the message, which is all that kubectl drain prints, and the whole story
@@ -32,6 +37,7 @@ impl Namespace {
         &self,
         budget: &BudgetEntry,
         pod: &PodEntry,
+        operation: Operation,
         objection: &Objection,
     ) -> (String, String) {
         let name = &budget.id.object.name;
@@ -86,7 +92,7 @@ impl Namespace {
                      evictions not confirmed yet"
                 ),
             ),
-            _ => self.explain_arithmetic(budget, pod, evaluation, replica.as_ref()),
+            _ => self.explain_arithmetic(budget, pod, operation, evaluation, replica.as_ref()),
         }
     }
 
@@ -94,26 +100,26 @@ impl Namespace {
         &self,
         budget: &BudgetEntry,
         pod: &PodEntry,
+        operation: Operation,
         evaluation: &Evaluation,
         replica: Option<&ReplicaState>,
     ) -> (String, String) {
         let Evaluation { desired, healthy, expected, .. } = *evaluation;
         let name = &budget.id.object.name;
+        let words = Words::of(budget, evaluation);
         // Upstream's sentence says "pods" for any number.
-        let unit = match (evaluation.scope, desired) {
-            (Scope::Pod, _) => "pods",
-            (Scope::Workload, 1) => "replica",
-            (Scope::Workload, _) => "replicas",
-        };
-        let numbers = format!("needs {desired} healthy {unit} and has {healthy}");
+        let plural = if evaluation.scope == Scope::Workload && desired == 1 { "" } else { "s" };
+        let Words { healthy: healthy_word, unit, disruption, .. } = words;
+        let disrupting = disrupting(operation);
+        let numbers = format!("needs {desired} {healthy_word} {unit}{plural} and has {healthy}");
         let breaks = replica.map(|replica| {
             let ReplicaState { label, min, healthy_pods, selected_pods, .. } = replica;
-            let state = if replica.healthy && pod.is_sound(Scope::Workload) {
-                format!("evicting pod {} would break {label}, which needs {min} healthy pods and has {healthy_pods}", pod.name)
+            let state = if replica.healthy && pod.is_sound(budget.health()) {
+                format!("{disrupting} pod {} would break {label}, which needs {min} {healthy_word} pods and has {healthy_pods}", pod.name)
             } else if replica.healthy {
-                format!("pod {} is not healthy and its replica {label} is; no pod goes while replicas are missing", pod.name)
+                format!("pod {} is not {healthy_word} and its {unit} {label} is; no pod goes while {unit}s are missing", pod.name)
             } else {
-                format!("pod {} belongs to {label}, which needs {min} healthy pods, has {healthy_pods} and may recover", pod.name)
+                format!("pod {} belongs to {label}, which needs {min} {healthy_word} pods, has {healthy_pods} and may recover", pod.name)
             };
             if selected_pods < min {
                 format!("{state} (the budget selects only {selected_pods} of its pods)")
@@ -123,24 +129,26 @@ impl Namespace {
         });
         let in_flight: Vec<&str> = budget.ledger.live().map(|g| g.pod.as_str()).collect();
         let grants = if in_flight.is_empty() {
-            "no evictions in flight".to_owned()
+            format!("no {}s in flight", disruption)
         } else {
-            format!("{} in flight ({})", count(in_flight.len(), "eviction"), name_some(&in_flight))
+            format!("{} in flight ({})", count(in_flight.len(), disruption), name_some(&in_flight))
         };
         let breaks_clause = breaks.map(|b| format!("; {b}")).unwrap_or_default();
         let hint = hint(budget, evaluation, self.ceiling(budget, evaluation));
         (
-            format!("Budget {name} {numbers} of {expected}{breaks_clause}{hint}."),
+            format!("{} {name} {numbers} of {expected}{breaks_clause}{hint}.", words.budget),
             format!(
-                "The disruption budget {name} {numbers} currently; {expected} expected{breaks_clause}; \
-                 {grants}{hint}"
+                "The {} {name} {numbers} currently; {expected} expected{breaks_clause}; \
+                 {grants}{hint}",
+                words.long
             ),
         )
     }
 
     /// The most units that there will ever be, if a source tells.
     fn ceiling(&self, budget: &BudgetEntry, evaluation: &Evaluation) -> Option<i64> {
-        if evaluation.scope == Scope::Workload || budget.object.spec.needs_total() {
+        let is_pub = budget.object.spec.unavailable.is_some();
+        if evaluation.scope == Scope::Workload || budget.object.spec.needs_total() || is_pub {
             return evaluation.sourced.then_some(evaluation.expected);
         }
         // An integer minAvailable counts the pods that are there; their controllers know better.
@@ -149,11 +157,53 @@ impl Namespace {
     }
 }
 
+/// How the two kinds of budgets speak.
+struct Words {
+    /// As a sentence begins with it.
+    budget: &'static str,
+    long: &'static str,
+    healthy: &'static str,
+    unit: &'static str,
+    disruption: &'static str,
+}
+
+impl Words {
+    fn of(budget: &BudgetEntry, evaluation: &Evaluation) -> Self {
+        let of_pods = evaluation.scope == Scope::Pod;
+        if budget.object.spec.unavailable.is_some() {
+            Self {
+                budget: "PodUnavailableBudget",
+                long: "pod unavailable budget",
+                healthy: "available",
+                unit: if of_pods { "pod" } else { "group" },
+                disruption: "disruption",
+            }
+        } else {
+            Self {
+                budget: "Budget",
+                long: "disruption budget",
+                healthy: "healthy",
+                unit: if of_pods { "pod" } else { "replica" },
+                disruption: "eviction",
+            }
+        }
+    }
+}
+
+fn disrupting(operation: Operation) -> &'static str {
+    match operation {
+        Operation::Evict => "evicting",
+        Operation::Delete => "deleting",
+        Operation::Update => "updating",
+        Operation::Resize => "resizing",
+    }
+}
+
 /// A denial that is not one budget's.
 pub(super) fn refuse(reason: DenyReason, why: &str) -> Denial {
     Denial {
         reason,
-        message: format!("{CANNOT_EVICT} {}", sentence(why)),
+        message: sentence(why),
         causes: vec![Cause { budget: None, message: sentence(why) }],
     }
 }
@@ -162,7 +212,7 @@ pub(super) fn refuse(reason: DenyReason, why: &str) -> Denial {
 fn hint(budget: &BudgetEntry, evaluation: &Evaluation, ceiling: Option<i64>) -> String {
     let Evaluation { desired, healthy, .. } = *evaluation;
     let spec = &budget.object.spec;
-    let unit = if evaluation.scope == Scope::Pod { "pod" } else { "replica" };
+    let Words { healthy: healthy_word, unit, .. } = Words::of(budget, evaluation);
     if spec.min_available.is_none() && spec.max_unavailable.is_none() {
         return "; it can never allow one, because it has neither minAvailable nor maxUnavailable"
             .to_owned();
@@ -177,8 +227,8 @@ fn hint(budget: &BudgetEntry, evaluation: &Evaluation, ceiling: Option<i64>) -> 
     }
     match desired + 1 - healthy {
         missing if missing <= 0 => String::new(),
-        1 => format!("; it will allow one when 1 more {unit} is healthy"),
-        missing => format!("; it will allow one when {missing} more {unit}s are healthy"),
+        1 => format!("; it will allow one when 1 more {unit} is {healthy_word}"),
+        missing => format!("; it will allow one when {missing} more {unit}s are {healthy_word}"),
     }
 }
 

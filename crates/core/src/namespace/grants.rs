@@ -7,7 +7,7 @@ use super::kept::KeptPod;
 use super::ledger::{Agreed, GRANT_EXPIRES, INCOMPLETE_AFTER, LiveGrant, State};
 use super::writer::Op;
 use super::{BudgetId, Context, Namespace};
-use crate::model::{Grant, ResourceVersion, Timestamp};
+use crate::model::{Grant, Operation, ResourceVersion, Timestamp};
 use crate::timer::Due;
 
 impl Namespace {
@@ -90,7 +90,8 @@ impl Namespace {
         }
         let pod = self.pods.get(grant.pod.as_str()).map(|e| &e.pod);
         let is_taken = |p: &KeptPod| p.uid == *grant.uid && p.terminating && p.is_targeted();
-        let taken = !grant.shared && pod.is_some_and(is_taken);
+        let is_ended = |p: &KeptPod| grant.is_exact() && p.uid == *grant.uid && p.terminating;
+        let taken = pod.is_some_and(|p| (!grant.shared && is_taken(p)) || is_ended(p));
         let live = LiveGrant::new(grant, cx.now, State::Committed);
         if !taken {
             self.insert_grant(cx, id, live);
@@ -127,6 +128,61 @@ impl Namespace {
         self.tidy_granted(name);
     }
 
+    /// The pod shows that a delete, an update or a resize has happened to it: their grants end.
+    pub(super) fn end_exact(&mut self, cx: &mut Context<'_>, name: &str) {
+        if !self.granted.contains_key(name) {
+            return;
+        }
+        let Some(pod) = self.pods.get(name).map(|e| &e.pod) else { return };
+        let uid = pod.uid.to_string();
+        let shown = |grant: &Grant| match grant.operation {
+            Operation::Evict => false,
+            Operation::Delete => pod.terminating,
+            // Its label says that it is unavailable, or all of the new spec is in effect.
+            Operation::Update | Operation::Resize => {
+                let stored = grant.generation > 0 && i64::from(pod.generation) >= grant.generation;
+                let available = pod.ready && pod.facts.settled() && pod.facts.applied();
+                pod.terminating
+                    || (grant.generation == 0 && !pod.facts.settled())
+                    || (stored && available)
+            }
+        };
+        let budgets = self.granted.get(name).into_iter().flatten();
+        let ended: Vec<BudgetId> = budgets
+            .filter(|id| {
+                let budget = self.budgets.get(*id);
+                budget.and_then(|b| b.ledger.get(name, &uid)).is_some_and(shown)
+            })
+            .cloned()
+            .collect();
+        self.end_grants(cx, &ended, name, &uid);
+    }
+
+    /// The pod is gone, and with it what could be done to it alone.
+    pub(super) fn end_exact_of(&mut self, cx: &mut Context<'_>, name: &str, uid: &str) {
+        let budgets = self.granted.get(name).into_iter().flatten();
+        let ended: Vec<BudgetId> = budgets
+            .filter(|id| {
+                let budget = self.budgets.get(*id);
+                budget.and_then(|b| b.ledger.get(name, uid)).is_some_and(Grant::is_exact)
+            })
+            .cloned()
+            .collect();
+        self.end_grants(cx, &ended, name, uid);
+    }
+
+    fn end_grants(&mut self, cx: &mut Context<'_>, budgets: &[BudgetId], pod: &str, uid: &str) {
+        for id in budgets {
+            if let Some(budget) = self.budgets.get_mut(id) {
+                budget.ledger.end(pod, uid);
+            }
+            self.touch(cx, id);
+        }
+        if !budgets.is_empty() {
+            self.recount_grants(cx, pod);
+        }
+    }
+
     pub(super) fn count_grants(&self, name: &str, uid: &str) -> u32 {
         let budgets = self.granted.get(name).into_iter().flatten();
         let holding = budgets
@@ -150,6 +206,9 @@ impl Namespace {
             let Some(budget) = self.budgets.get_mut(&id) else { continue };
             let passed = budget.ledger.pass_on((name, &uid), &version, behind);
             budget.strays |= passed.held_back;
+            if passed.ended {
+                self.touch(cx, &id);
+            }
             if let Some(first_seen) = passed.first_seen {
                 self.look_at(cx, &id, name, &uid, first_seen + GRANT_EXPIRES);
             }

@@ -17,6 +17,8 @@ pub(super) struct KeptPod {
     pub(super) phase: Phase,
     pub(super) ready: bool,
     pub(super) terminating: bool,
+    pub(super) facts: Facts,
+    pub(super) generation: u32,
     pub(super) disruption_target: Option<Box<DisruptionTarget>>,
     pub(super) controller: Option<Arc<ControllerRef>>,
     /// Of the replica that it names, if it names one.
@@ -29,12 +31,15 @@ impl KeptPod {
         controller: Option<Arc<ControllerRef>>,
         member: Option<Arc<Member>>,
     ) -> Self {
+        let facts = Facts::of(&pod);
         Self {
             uid: pod.uid.as_str().into(),
             version: pod.version,
             phase: pod.phase,
             ready: pod.ready,
             terminating: pod.terminating,
+            facts,
+            generation: u32::try_from(pod.generation).unwrap_or(0),
             disruption_target: pod.disruption_target.map(Box::new),
             controller,
             member,
@@ -49,6 +54,40 @@ impl KeptPod {
     /// As [`Pod::is_terminal`].
     pub(super) fn is_terminal(&self) -> bool {
         matches!(self.phase, Phase::Succeeded | Phase::Failed)
+    }
+}
+
+/// What bears on `PodUnavailableBudgets` alone, in one byte.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Facts(u8);
+
+impl Facts {
+    const SETTLED: u8 = 1;
+    const APPLIED: u8 = 2;
+    const NO_PROTECT: u8 = 4;
+
+    fn of(pod: &Pod) -> Self {
+        let bit = |is_set: bool, bit: u8| if is_set { bit } else { 0 };
+        Self(
+            bit(pod.settled, Self::SETTLED)
+                | bit(pod.applied, Self::APPLIED)
+                | bit(pod.no_protect, Self::NO_PROTECT),
+        )
+    }
+
+    /// As [`Pod::settled`].
+    pub(super) fn settled(self) -> bool {
+        self.0 & Self::SETTLED != 0
+    }
+
+    /// As [`Pod::applied`].
+    pub(super) fn applied(self) -> bool {
+        self.0 & Self::APPLIED != 0
+    }
+
+    /// As [`Pod::no_protect`].
+    pub(super) fn no_protect(self) -> bool {
+        self.0 & Self::NO_PROTECT != 0
     }
 }
 

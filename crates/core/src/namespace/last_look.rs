@@ -45,10 +45,16 @@ impl Namespace {
             return None;
         }
         // The grants are in the ledger by now, so their pods count as unhealthy.
-        let evaluation = self.evaluate(self.budgets.get(id)?);
-        if evaluation.failure.is_some() {
-            return Some(Invariant::S7);
+        let budget = self.budgets.get(id)?;
+        let paid = granted.iter().filter(|g| g.grant.cost > 0 && !g.renewal);
+        for evaluation in paid.map(|g| self.evaluation_of(budget, &g.grant.pod)) {
+            if evaluation.failure.is_some() {
+                return Some(Invariant::S7);
+            }
+            if evaluation.healthy < evaluation.desired {
+                return Some(Invariant::S1);
+            }
         }
-        (evaluation.healthy < evaluation.desired).then_some(Invariant::S1)
+        None
     }
 }

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-use crate::model::{BudgetStatus, Grant, ResourceVersion, Timestamp};
+use crate::model::{BudgetStatus, Grant, Operation, ResourceVersion, Timestamp};
 
 /// A pod that has not been deleted for so long after its grant will not be (upstream 1.1).
 pub(super) const GRANT_EXPIRES: Duration = Duration::from_mins(2);
@@ -152,11 +152,14 @@ impl Ledger {
         };
         let strays = self.of_pod(pod).map(|g| g.grant.uid.clone()).filter(|of| of != uid);
         for of in strays.collect::<Vec<_>>() {
-            if self.entry(pod, uid).is_some() {
-                break;
+            let is_exact = self.entry(pod, &of).is_some_and(|g| g.grant.is_exact());
+            if self.entry(pod, uid).is_some() && !is_exact {
+                continue;
             }
             if self.entry(pod, &of).is_some_and(is_later) {
                 passed.held_back = true;
+            } else if is_exact {
+                passed.ended |= self.end(pod, &of);
             } else if let Some(mut live) = self.remove(pod, &of) {
                 uid.clone_into(&mut live.grant.uid);
                 passed.first_seen = Some(live.first_seen);
@@ -252,6 +255,8 @@ pub(super) struct Passed {
     pub(super) first_seen: Option<Timestamp>,
     /// Some may not pass yet.
     pub(super) held_back: bool,
+    /// Some were for that very pod alone, which is gone.
+    pub(super) ended: bool,
 }
 
 impl LiveGrant {
@@ -304,6 +309,8 @@ fn recorded_grants(status: &BudgetStatus) -> BTreeMap<Record, Grant> {
         granted_at: *at,
         eviction: String::new(),
         budgets: Vec::new(),
+        operation: Operation::Evict,
+        generation: 0,
         shared: false,
     });
     let all = status.grants.iter().cloned().chain(foreign);

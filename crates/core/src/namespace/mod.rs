@@ -9,6 +9,7 @@
 
 mod announce;
 mod assess;
+mod available;
 mod behind;
 mod budgets;
 mod evaluate;
@@ -27,6 +28,7 @@ mod requests;
 mod reserve;
 mod scale;
 mod status;
+mod units;
 mod verify;
 mod writer;
 
@@ -39,7 +41,7 @@ use crate::engine::Config;
 use crate::intern::Interner;
 use crate::io::{Command, Kind, PodReadOutcome};
 use crate::leisure::Leisure;
-use crate::model::{BudgetKey, GroupKind, ObjectKey, ResourceVersion, Scope, Timestamp};
+use crate::model::{BudgetKey, GroupKind, ObjectKey, ResourceVersion, Scope, Target, Timestamp};
 use crate::progress::Progress;
 use crate::replica::{Dependency, Objects, ReplicaKey};
 use crate::selector::SelectorIndex;
@@ -68,6 +70,8 @@ pub(crate) struct Namespace {
     controllers: Controllers,
     budgets: BTreeMap<BudgetId, BudgetEntry>,
     budget_index: SelectorIndex<BudgetId>,
+    /// Budgets that name a workload instead of labels.
+    targets: BTreeMap<Target, BTreeSet<BudgetId>>,
     builtins: BTreeMap<String, BuiltinEntry>,
     builtin_index: SelectorIndex<String>,
     objects: Objects,
@@ -145,6 +149,7 @@ impl Namespace {
             controllers: Controllers::default(),
             budgets: BTreeMap::new(),
             budget_index: SelectorIndex::default(),
+            targets: BTreeMap::new(),
             builtins: BTreeMap::new(),
             builtin_index: SelectorIndex::default(),
             objects: Objects::default(),
@@ -195,9 +200,9 @@ impl Namespace {
                     self.unpark(cx, &name);
                 }
             }
-            Kind::Budget => {
-                let gone =
-                    self.budgets.values().filter(|b| gone(&b.id.object.name, &b.object.version));
+            Kind::Budget | Kind::UnavailableBudget => {
+                let of_kind = self.budgets.values().filter(|b| b.id.kind.watched() == *kind);
+                let gone = of_kind.filter(|b| gone(&b.id.object.name, &b.object.version));
                 for id in gone.map(|b| b.id.clone()).collect::<Vec<_>>() {
                     self.delete_budget(cx, &id);
                 }

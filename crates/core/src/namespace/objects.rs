@@ -3,7 +3,7 @@
 use super::{Context, Namespace};
 use crate::io::Kind;
 use crate::model::{GroupApi, GroupKind, Owner, PodGroup, ResourceVersion, Scope, Workload};
-use crate::replica::{Dependency, GroupCount};
+use crate::replica::{Dependency, GroupCount, Objects};
 
 impl Namespace {
     pub(crate) fn apply_group(&mut self, cx: &mut Context<'_>, group: PodGroup) {
@@ -82,7 +82,9 @@ impl Namespace {
                 return;
             }
         }
-        self.objects.owners.insert(key.clone(), owner);
+        self.with_owners(|objects| {
+            objects.owners.insert(key.clone(), owner);
+        });
         let kind = Kind::Owner(key.0.clone());
         self.object_changed(cx, &Dependency::Owner(Box::new(key)), &kind, &version);
     }
@@ -95,7 +97,10 @@ impl Namespace {
         version: &ResourceVersion,
     ) {
         let key = (kind.clone(), name.to_owned());
-        if self.objects.owners.remove(&key).is_some() {
+        if self.objects.owners.contains_key(&key) {
+            self.with_owners(|objects| {
+                objects.owners.remove(&key);
+            });
             let changed = Dependency::Owner(Box::new(key));
             self.object_changed(cx, &changed, &Kind::Owner(kind.clone()), version);
         }
@@ -113,13 +118,29 @@ impl Namespace {
         self.resolve_dependents(cx, changed);
         let mut touched = Vec::new();
         for (id, budget) in &mut self.budgets {
-            if budget.scope == Scope::Workload || budget.object.spec.needs_total() {
+            let spec = &budget.object.spec;
+            if budget.scope == Scope::Workload || spec.needs_total() || spec.unavailable.is_some() {
                 budget.seen.note(kind, version);
                 touched.push(id.clone());
             }
         }
         for id in touched {
             self.touch(cx, &id);
+        }
+    }
+
+    /// Which pods belong to whom may change: budgets that go by that count anew.
+    fn with_owners(&mut self, change: impl FnOnce(&mut Objects)) {
+        let following = self.budgets.values().filter(|b| b.follows_owners());
+        let following: Vec<_> = following.map(|b| b.id.clone()).collect();
+        for id in &following {
+            for name in self.selected(id) {
+                self.select(id, &name, false);
+            }
+        }
+        change(&mut self.objects);
+        for id in &following {
+            self.select_all(id);
         }
     }
 

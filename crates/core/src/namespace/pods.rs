@@ -7,12 +7,12 @@ use std::time::Duration;
 use litemap::LiteMap;
 
 use super::kept::KeptPod;
+use super::units::labelled;
 use super::{BudgetId, Context, Covering, Namespace};
 use crate::io::{Command, Kind};
-use crate::model::{DisruptionTarget, ObjectKey, Phase, Pod, ResourceVersion, Scope};
+use crate::model::{DisruptionTarget, ObjectKey, Pod, ResourceVersion};
 use crate::replica::{Dependency, Member, ReplicaKey, Resolution};
 use crate::selector::Labels;
-use crate::tally::Part;
 use crate::timer::Due;
 
 /// A `DisruptionTarget` that led to nothing for so long is stale (upstream 1.8).
@@ -29,29 +29,6 @@ pub(super) struct PodEntry {
     pub(super) budgets: Covering,
     /// Live grants for this very pod, over all budgets.
     pub(super) granted: u32,
-}
-
-impl PodEntry {
-    /// Healthy but for grants (semantics 5).
-    pub(super) fn is_sound(&self, scope: Scope) -> bool {
-        let running = scope == Scope::Pod || self.pod.phase == Phase::Running;
-        let going = self.pod.terminating && !planted!(TerminatingHealthy);
-        self.pod.ready && !going && running
-    }
-
-    pub(super) fn part(&self, scope: Scope) -> Part<'_> {
-        let live = !self.pod.is_terminal() && !self.pod.terminating;
-        Part {
-            name: &self.name,
-            scope,
-            replica: self.replica.as_ref(),
-            controller: self.pod.controller.as_ref(),
-            healthy: self.is_sound(scope) && self.granted == 0,
-            unfinished: !self.pod.is_terminal(),
-            live,
-            running: self.pod.phase == Phase::Running && !self.pod.terminating,
-        }
-    }
 }
 
 /// A replica, whichever budgets select its pods.
@@ -75,9 +52,15 @@ impl Namespace {
             _ => {}
         }
         let labels = Labels::acquire(&mut self.interner, &std::mem::take(&mut pod.labels));
-        let unchanged = self.pods.get(&name).is_some_and(|e| e.labels == labels);
+        let unchanged = self.pods.get(&name).is_some_and(|e| {
+            e.labels == labels && e.pod.controller.as_deref() == pod.controller.as_ref()
+        });
         let old_budgets = self.take_out(&name);
-        let budgets = if unchanged { old_budgets.clone() } else { self.covering(&labels) };
+        let budgets = if unchanged {
+            old_budgets.clone()
+        } else {
+            self.covering(&labels, pod.controller.as_ref())
+        };
         let controller = pod.controller.take().map(|c| self.controllers.acquire(c));
         let new = ReplicaKey::of(&pod, cx.config.lws)
             .map(|key| (Arc::new(key), Arc::new(Member::of(&pod, controller.clone()))));
@@ -99,6 +82,7 @@ impl Namespace {
         }
         self.put_in(&name);
         self.bind_grants(cx, &name);
+        self.end_exact(cx, &name);
         let touched: BTreeSet<BudgetId> = old_budgets.into_iter().chain(budgets).collect();
         for budget in touched {
             self.saw_pod(cx, &budget, &version);
@@ -137,6 +121,7 @@ impl Namespace {
         self.change_membership(cx, name, None);
         if let Some(entry) = self.pods.remove(name) {
             self.release(&entry);
+            self.end_exact_of(cx, name, &entry.pod.uid.to_string());
         }
         for budget in budgets {
             self.saw_pod(cx, &budget, version);
@@ -181,21 +166,6 @@ impl Namespace {
         }
     }
 
-    /// Budgets whose selector matches, in reservation order.
-    pub(super) fn covering(&self, labels: &Labels) -> Covering {
-        let matches = |id: &&BudgetId| {
-            self.budgets.get(*id).is_some_and(|b| {
-                b.selector.as_ref().is_ok_and(|s| s.as_ref().is_some_and(|s| s.matches(labels)))
-            })
-        };
-        let mut budgets: Covering =
-            self.budget_index.candidates(labels).filter(matches).cloned().collect();
-        budgets.sort_unstable();
-        // Kept with every pod.
-        budgets.shrink_to_fit();
-        budgets
-    }
-
     /// Let one budget count one more of the pods, or one less.
     pub(super) fn select(&mut self, budget: &BudgetId, name: &Arc<str>, selected: bool) {
         self.take_out(name);
@@ -219,41 +189,40 @@ impl Namespace {
 
     /// Take the pod's part out of every budget that selects it.
     fn take_out(&mut self, name: &str) -> Covering {
-        let Some(entry) = self.pods.get(name) else { return Covering::new() };
-        let replica = entry.replica.as_ref().and_then(|key| self.replicas.get_mut(key));
-        let resolution = replica.as_ref().map(|r| &r.resolution);
-        for id in &entry.budgets {
-            if let Some(budget) = self.budgets.get_mut(id) {
-                let basic = &budget.object.spec.basic_min_count;
-                budget.tally.remove(&entry.part(budget.scope), resolution, basic);
-            }
-        }
-        if let Some(replica) = replica {
-            for id in &entry.budgets {
-                if let Some(n) = replica.budgets.get_mut(id) {
-                    *n -= 1;
-                    if *n == 0 {
-                        replica.budgets.remove(id);
-                    }
-                }
-            }
-        }
-        entry.budgets.clone()
+        self.contribute(name, false);
+        self.pods.get(name).map(|entry| entry.budgets.clone()).unwrap_or_default()
     }
 
     fn put_in(&mut self, name: &str) {
+        self.contribute(name, true);
+    }
+
+    fn contribute(&mut self, name: &str, adds: bool) {
         let Some(entry) = self.pods.get(name) else { return };
-        let replica = entry.replica.as_ref().and_then(|key| self.replicas.get_mut(key));
-        let resolution = replica.as_ref().map(|r| &r.resolution);
+        let replica = entry.replica.as_ref().and_then(|key| self.replicas.get(key));
         for id in &entry.budgets {
-            if let Some(budget) = self.budgets.get_mut(id) {
-                let basic = &budget.object.spec.basic_min_count;
-                budget.tally.add(&entry.part(budget.scope), resolution, basic);
+            let Some(budget) = self.budgets.get_mut(id) else { continue };
+            let groups = budget.groups();
+            let group = groups.and_then(|g| labelled(&self.interner, &self.objects, g, entry));
+            let unit = entry.unit(replica.map(|r| &**r), group.as_ref(), budget);
+            let part = entry.part(budget, unit.as_ref().map(|unit| unit.key));
+            let resolution = unit.as_ref().map(|unit| unit.resolution);
+            let basic = &budget.object.spec.basic_min_count;
+            if adds {
+                budget.tally.add(&part, resolution, basic);
+            } else {
+                budget.tally.remove(&part, resolution, basic);
             }
         }
-        if let Some(replica) = replica {
-            for id in &entry.budgets {
-                *replica.budgets.entry(id.clone()).or_insert(0) += 1;
+        let Some(replica) = entry.replica.as_ref().and_then(|key| self.replicas.get_mut(key))
+        else {
+            return;
+        };
+        for id in &entry.budgets {
+            let n = replica.budgets.entry(id.clone()).or_insert(0);
+            *n = if adds { *n + 1 } else { n.saturating_sub(1) };
+            if *n == 0 {
+                replica.budgets.remove(id);
             }
         }
     }
@@ -377,18 +346,10 @@ impl Namespace {
 
 impl Default for ReplicaEntry {
     fn default() -> Self {
-        use crate::replica::MinCount;
         Self {
             members: LiteMap::new(),
             names: BTreeSet::new(),
-            resolution: Resolution {
-                min: MinCount::Unresolved(String::new()),
-                leaving: false,
-                sources: Arc::default(),
-                workload: None,
-                jobs: BTreeSet::new(),
-                label: String::new(),
-            },
+            resolution: Resolution::default(),
             dependencies: Box::default(),
             budgets: LiteMap::new(),
         }

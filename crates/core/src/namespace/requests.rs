@@ -14,10 +14,11 @@ use super::assess::{Objection, Opinion};
 use super::explain::refuse;
 use super::kept::KeptPod;
 use super::pods::PodEntry;
+use super::units::concerned;
 use super::writer::Op;
 use super::{BudgetId, Context, Covering, Namespace, ReadPurpose};
 use crate::io::{Command, Eviction, PodReadOutcome};
-use crate::model::{BudgetKey, Phase, Pod};
+use crate::model::{BudgetKey, Operation, Phase, Pod};
 use crate::timer::Due;
 use crate::verdict::{AllowReason, Allowed, Denial, DenyReason, Verdict};
 
@@ -68,13 +69,18 @@ pub(super) struct Reserving {
 impl Namespace {
     pub(crate) fn evict(&mut self, cx: &mut Context<'_>, mut eviction: Eviction) {
         truncate(&mut eviction.requester, REQUESTER_BYTES_MAX);
+        if eviction.object.as_ref().is_some_and(|pod| pod.generation == eviction.generation) {
+            // Nothing of the spec changes, so no generation will tell.
+            eviction.generation = 0;
+        }
         let id = eviction.id.clone();
         let deadline = eviction.deadline;
         if let Some(why) = cx.unsynced.filter(|_| !planted!(ServeUnsynced)) {
             let why =
                 format!("Holdfast is still reading the cluster ({why}); try again in a moment");
             let denial = refuse(DenyReason::BeingProcessed, &why);
-            cx.send(Command::Reply { eviction: id, verdict: Verdict::Deny(denial) });
+            let verdict = denial.of(eviction.operation);
+            cx.send(Command::Reply { eviction: id, verdict });
             return;
         }
         let request = Request {
@@ -102,8 +108,12 @@ impl Namespace {
             self.decide(cx, id);
             return;
         }
+        if let Some(object) = request.eviction.object.take() {
+            // As good as a read: what the API server is about to change is this very state.
+            return self.decide_read(cx, id, PodReadOutcome::Found(object));
+        }
         request.stage = Stage::Reading;
-        let pod = eviction.pod.clone();
+        let pod = request.eviction.pod.clone();
         let token = cx.reads.begin(&self.name, ReadPurpose::Decide { eviction: id.to_owned() });
         cx.send(Command::ReadPod { token, pod });
     }
@@ -163,14 +173,18 @@ impl Namespace {
         let name = request.eviction.pod.name.clone();
         let Some(entry) = self.pods.get(name.as_str()) else { return };
         request.uid = Some(entry.pod.uid.to_string());
-        let covering = entry.budgets.clone();
+        let operation = request.eviction.operation;
+        let exempt = request.eviction.exempt;
+        let covering = concerned(&entry.budgets, operation);
         // Every one is asked, so that all lists that are needed are asked for at once.
         let behind = covering.iter().filter(|budget| !self.is_current(cx, budget)).count();
         if behind > 0 {
             return self.wait(id);
         }
-        let Some((pod, covering)) = self.covered(&name) else { return };
-        if let Some(why) = self.builtin_objection(pod) {
+        let Some(pod) = self.pods.get(name.as_str()) else { return };
+        let covering = concerned(&pod.budgets, operation);
+        let builtin = (operation == Operation::Evict).then(|| self.builtin_objection(pod));
+        if let Some(why) = builtin.flatten() {
             return self.deny(cx, id, refuse(DenyReason::BuiltinBudget, &why));
         }
         if covering.is_empty() {
@@ -178,23 +192,29 @@ impl Namespace {
         }
         let mut objections = Vec::new();
         let mut grants = Vec::new();
-        for budget in covering {
-            match self.opinion(budget, pod) {
+        let mut recorded = Covering::new();
+        for budget in &covering {
+            match self.opinion(budget, pod, operation, exempt) {
                 Opinion::Deny(objection) => {
                     let blamed = if planted!(BlameAnother) { &covering[0] } else { budget };
                     objections.push((blamed.clone(), objection));
                 }
                 Opinion::Allow { cost } | Opinion::Renew { cost } => {
                     grants.push(((**budget).clone(), cost));
+                    recorded.push(budget.clone());
                 }
+                Opinion::Pass => {}
             }
         }
         if !objections.is_empty() {
-            let denial = self.explain(pod, &objections);
+            let denial = self.explain(pod, operation, &objections);
             return self.deny(cx, id, denial);
         }
+        if recorded.is_empty() {
+            return self.allow(cx, id, AllowReason::Exempt);
+        }
         let reserving = Reserving {
-            budgets: covering[..if planted!(FirstBudgetOnly) { 1 } else { covering.len() }].into(),
+            budgets: recorded[..if planted!(FirstBudgetOnly) { 1 } else { recorded.len() }].into(),
             next: 0,
             uid: pod.pod.uid.to_string(),
             pending: None,
@@ -206,7 +226,7 @@ impl Namespace {
     pub(super) fn deny(&mut self, cx: &mut Context<'_>, id: &str, denial: Denial) {
         if let Some(request) = self.requests.get_mut(id) {
             if !request.answered {
-                let verdict = Verdict::Deny(denial);
+                let verdict = denial.of(request.eviction.operation);
                 cx.send(Command::Reply { eviction: id.to_owned(), verdict });
             }
             self.abandon(cx, id);
@@ -241,18 +261,28 @@ impl Namespace {
         if in_flight {
             // Whether the grant was written shows later; then it is refunded.
             request.answered = true;
-            cx.send(Command::Reply { eviction: id.to_owned(), verdict: Verdict::Deny(denial) });
+            let verdict = denial.of(request.eviction.operation);
+            cx.send(Command::Reply { eviction: id.to_owned(), verdict });
         } else {
             self.deny(cx, id, denial);
         }
     }
 
     /// Rule 0 to 7 for one budget, and the bound on its grants.
-    pub(super) fn opinion(&self, budget: &BudgetId, pod: &PodEntry) -> Opinion {
+    pub(super) fn opinion(
+        &self,
+        budget: &BudgetId,
+        pod: &PodEntry,
+        operation: Operation,
+        exempt: bool,
+    ) -> Opinion {
         let Some(entry) = self.budgets.get(budget) else { return Opinion::Allow { cost: 0 } };
-        let opinion = self.assess(entry, pod);
+        let opinion = self.assess(entry, pod, operation, exempt);
         if !matches!(opinion, Opinion::Allow { .. }) || !entry.ledger.is_full() {
             return opinion;
+        }
+        if exempt {
+            return Opinion::Pass;
         }
         let evaluation = self.evaluate(entry);
         Opinion::Deny(Objection { reason: DenyReason::TooManyGrants, evaluation, replica: None })

@@ -2,9 +2,10 @@
 
 use super::assess::Opinion;
 use super::requests::{Request, Reserving, Stage, is_running};
+use super::units::concerned;
 use super::writer::Op;
 use super::{BudgetId, Context, Namespace};
-use crate::io::Kind;
+use crate::io::{Eviction, Kind};
 use crate::model::{BudgetKey, Grant, Phase, Pod, ResourceVersion};
 use crate::replica::ReplicaKey;
 use crate::selector::Labels;
@@ -25,7 +26,10 @@ pub(super) enum Turn {
 impl Namespace {
     /// A Pending pod passes, recorded: it may be Ready before the eviction lands.
     pub(super) fn reserve_pending(&mut self, cx: &mut Context<'_>, id: &str, pod: Box<Pod>) {
-        let budgets = self.covering(&Labels::lookup(&self.interner, &pod.labels));
+        let labels = Labels::lookup(&self.interner, &pod.labels);
+        let budgets = self.covering(&labels, pod.controller.as_ref());
+        let operation = self.requests.get(id).map(|r| r.eviction.operation).unwrap_or_default();
+        let budgets = concerned(&budgets, operation);
         if budgets.is_empty() {
             return self.allow(cx, id, AllowReason::NotCovered);
         }
@@ -104,10 +108,12 @@ impl Namespace {
                 self.restart(cx, id);
                 return Turn::Done;
             }
-            let cost = match self.opinion(budget, entry) {
+            let Eviction { operation, exempt, .. } = *eviction;
+            let cost = match self.opinion(budget, entry, operation, exempt) {
                 Opinion::Allow { cost } | Opinion::Renew { cost } => cost,
+                Opinion::Pass => 0,
                 Opinion::Deny(objection) => {
-                    let denial = self.explain(entry, &[(budget.clone(), objection)]);
+                    let denial = self.explain(entry, operation, &[(budget.clone(), objection)]);
                     self.deny(cx, id, denial);
                     return Turn::Done;
                 }
@@ -122,6 +128,9 @@ impl Namespace {
         let others = renewed.filter(|r| r.eviction != id || !request.wrote.contains(budget));
         let is_others = others.is_some();
         let shared = renewed.is_some_and(|r| r.shared || eviction.by_name && r.eviction != id);
+        // One grant stands for all that was asked of the pod, and lasts as long as the longest lasting.
+        let operation = renewed.map_or(eviction.operation, |r| r.operation.min(eviction.operation));
+        let generation = renewed.map_or(0, |r| r.generation).max(eviction.generation);
         let uids = reserving.budgets.iter().filter_map(|b| self.budgets.get(b));
         let uids = uids.map(|b| b.object.uid.clone());
         let budgets = uids.filter(|u| others.is_none_or(|o| o.budgets.contains(u))).collect();
@@ -134,6 +143,8 @@ impl Namespace {
             granted_at: cx.now.truncated(),
             eviction: id.to_owned(),
             budgets,
+            operation,
+            generation,
             shared,
         };
         // Known from a live read, maybe ahead of every watch: nobody may take an earlier pod of the name,
@@ -193,10 +204,13 @@ impl Namespace {
         if planted!(FirstBudgetOnly) {
             return;
         }
-        let cached = self.covered(&request.eviction.pod.name).map_or(&[][..], |(_, ids)| ids);
-        let mut covering = cached.to_vec();
+        let operation = request.eviction.operation;
+        let cached = self.pods.get(request.eviction.pod.name.as_str()).map(|e| &e.budgets[..]);
+        let mut covering = concerned(cached.unwrap_or_default(), operation);
         if let Some(pod) = &reserving.pending {
-            covering.extend(self.covering(&Labels::lookup(&self.interner, &pod.labels)));
+            let labels = Labels::lookup(&self.interner, &pod.labels);
+            let seen = self.covering(&labels, pod.controller.as_ref());
+            covering.extend(concerned(&seen, operation));
             covering.sort_unstable();
             covering.dedup();
         }

@@ -2,9 +2,10 @@
 
 use std::time::Duration;
 
+use super::budgets::BudgetEntry;
 use super::{BudgetId, Context, Namespace};
 use crate::io::{Command, ScaleOutcome};
-use crate::model::{ControllerRef, GroupKind, Owner, Scope};
+use crate::model::{ControllerRef, GroupKind, Owner, Scope, Target};
 use crate::replica::owner_kind;
 use crate::timer::Due;
 
@@ -40,7 +41,10 @@ impl Namespace {
         }
         match self.scales.get(&scale_key(reference)).and_then(|entry| entry.outcome.as_ref()) {
             None => Found::Pending,
-            Some(ScaleOutcome::Found { uid, replicas }) if *uid == reference.uid => {
+            // A targetRef has none.
+            Some(ScaleOutcome::Found { uid, replicas })
+                if *uid == reference.uid || reference.uid.is_empty() =>
+            {
                 Found::Scale { uid: uid.clone(), replicas: *replicas }
             }
             Some(ScaleOutcome::Found { .. } | ScaleOutcome::NotFound) => Found::Nothing,
@@ -54,15 +58,8 @@ impl Namespace {
     /// Ask for the scales that this budget needs and nobody has read.
     pub(super) fn ensure_scales(&mut self, cx: &mut Context<'_>, id: &BudgetId) {
         let Some(budget) = self.budgets.get(id) else { return };
-        if budget.scope != Scope::Pod || !budget.object.spec.needs_total() {
-            return;
-        }
-        let missing: Vec<ControllerRef> = budget
-            .tally
-            .controllers
-            .keys()
+        let missing: Vec<ControllerRef> = scaled_by(budget)
             .filter(|c| !self.scales.contains_key(&scale_key(c)) && self.watched_scale(c).is_none())
-            .map(|c| (**c).clone())
             .collect();
         for reference in missing {
             self.scales.insert(
@@ -116,23 +113,21 @@ impl Namespace {
     }
 
     fn current_reference(&self, key: &(GroupKind, String)) -> Option<ControllerRef> {
-        let controllers = self.budgets.values().flat_map(|b| b.tally.controllers.keys());
-        controllers.filter(|c| scale_key(c) == *key).map(|c| (**c).clone()).next_back()
+        let controllers = self.budgets.values().flat_map(scaled_by);
+        controllers.filter(|c| scale_key(c) == *key).last()
     }
 
     fn budgets_scaled_by(&self, key: &(GroupKind, String)) -> Vec<BudgetId> {
-        let uses = |id: &&BudgetId| {
-            self.budgets[*id].scope == Scope::Pod
-                && self.budgets[*id].object.spec.needs_total()
-                && self.budgets[*id].tally.controllers.keys().any(|c| scale_key(c) == *key)
-        };
+        let uses = |id: &&BudgetId| scaled_by(&self.budgets[*id]).any(|c| scale_key(&c) == *key);
         self.budgets.keys().filter(uses).cloned().collect()
     }
 
-    /// `ReplicationController`, Deployment, `ReplicaSet` and `StatefulSet` come from the cache.
-    fn watched_scale(&self, reference: &ControllerRef) -> Option<&Owner> {
+    /// `ReplicationController`, Deployment, `ReplicaSet`, `StatefulSet` and Kruise's come from the cache.
+    pub(super) fn watched_scale(&self, reference: &ControllerRef) -> Option<&Owner> {
         let kind = owner_kind(&reference.group_kind);
-        let direct = kind.is("", "ReplicationController") || kind.is("apps", "StatefulSet");
+        let direct = kind.is("", "ReplicationController")
+            || kind.is("apps", "StatefulSet")
+            || kind.group == Owner::KRUISE_GROUP;
         if direct {
             return self.objects.controller(reference);
         }
@@ -149,6 +144,17 @@ impl Namespace {
             _ => Some(set),
         }
     }
+}
+
+/// The controllers whose scales a budget of single pods goes by.
+fn scaled_by(budget: &BudgetEntry) -> impl Iterator<Item = ControllerRef> {
+    let of_pods = budget.scope == Scope::Pod;
+    let is_pub = budget.object.spec.unavailable.is_some();
+    let target = budget.target().filter(|t| of_pods && !Owner::is_watched(&t.group_kind));
+    let pods = of_pods && budget.target().is_none();
+    let pods = pods && (is_pub || budget.object.spec.needs_total());
+    let controllers = pods.then_some(budget.tally.controllers.keys()).into_iter().flatten();
+    controllers.map(|c| (**c).clone()).chain(target.map(Target::reference))
 }
 
 fn scale_key(reference: &ControllerRef) -> (GroupKind, String) {

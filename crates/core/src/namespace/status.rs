@@ -5,14 +5,22 @@ use std::sync::Arc;
 use super::Namespace;
 use super::budgets::BudgetEntry;
 use super::evaluate::{Evaluation, Failure};
+use super::pods::PodEntry;
+use super::units::is_unavailable;
 use crate::engine::Config;
-use crate::model::{BudgetKey, BudgetStatus, Condition, ConditionStatus, Scope, Timestamp};
+use crate::model::{
+    BudgetKey, BudgetStatus, Condition, ConditionStatus, Scope, Timestamp, UnavailableSpec,
+};
 use crate::replica::ReplicaKey;
 
 const DISRUPTION_ALLOWED: &str = "DisruptionAllowed";
+const ENFORCED: &str = "Enforced";
 const BUDGET_CONFIGURED: &str = "BudgetConfigured";
 const MISSING_REFERENCE: &str = "MissingWorkloadReference";
 const SEVERAL_WORKLOADS: &str = "MultipleWorkloadsDetected";
+const SEVERAL_BUDGETS: &str = "SeveralBudgets";
+const MISSING_LABEL: &str = "MissingGroupLabel";
+const IMPOSSIBLE_MIN: &str = "ImpossibleMinReadyReplicas";
 /// How many pods or replicas a message names before it only counts.
 const NAMED_MAX: usize = 3;
 
@@ -41,9 +49,14 @@ impl Namespace {
             }
             Some(Failure::Unresolved(_) | Failure::UnknownTotal(_)) | None => {
                 fill(&mut status, budget, &evaluation);
-                let (allowed, reason) = disruption_allowed(&evaluation);
+                let (allowed, reason) = disruption_allowed(budget, &evaluation);
                 set(&mut status, DISRUPTION_ALLOWED, allowed, reason, generation, now);
             }
+        }
+        if budget.object.spec.unavailable.is_some() {
+            let (enforced, reason) = self.enforced(config);
+            let observed = status.observed_generation;
+            set(&mut status, ENFORCED, enforced, reason, observed, now);
         }
         match self.configured(config, budget) {
             Some((ok, reason)) => {
@@ -67,6 +80,12 @@ impl Namespace {
     /// The condition `BudgetConfigured`; absent for a pod-counted budget that is in force.
     fn configured(&self, config: &Config, budget: &BudgetEntry) -> Option<(bool, Reason)> {
         let wrong = |reason, message| Some((false, (reason, message)));
+        if let Some(spec) = &budget.object.spec.unavailable {
+            return Some(match self.flaws(budget, spec) {
+                Some(flaw) => (false, flaw),
+                None => (true, ("ValidConfig", String::new())),
+            });
+        }
         if config.excluded_namespaces.contains(&*self.name) {
             return wrong(
                 "NotEnforced",
@@ -103,6 +122,75 @@ impl Namespace {
             );
         }
         Some((true, ("ValidConfig", String::new())))
+    }
+
+    /// Whether deletes and updates of pods here reach us.
+    fn enforced(&self, config: &Config) -> (bool, Reason) {
+        let name = &self.name;
+        if config.excluded_namespaces.contains(&**name) {
+            let message = format!(
+                "Requests in namespace {name} do not reach Holdfast, so this budget is not enforced; move the \
+                 workload to another namespace"
+            );
+            return (false, ("NamespaceExcluded", message));
+        }
+        if config.intercepted.contains(&**name) {
+            return (true, ("Intercepted", String::new()));
+        }
+        let message = format!(
+            "The API server does not ask Holdfast about deletes and updates of pods in namespace {name} yet"
+        );
+        (false, ("NotIntercepted", message))
+    }
+
+    /// What is wrong with a `PodUnavailableBudget`, all of it; the first gives the reason.
+    fn flaws(&self, budget: &BudgetEntry, spec: &UnavailableSpec) -> Option<Reason> {
+        let tally = &budget.tally;
+        let mut flaws: Vec<Reason> = Vec::new();
+        if let Some(groups) = &spec.groups {
+            let label = &groups.label;
+            if !tally.unreferenced.is_empty() {
+                let names: Vec<&str> = tally.unreferenced.iter().map(|n| &**n).collect();
+                let message = format!(
+                    "{} of {} selected pods lack label {label} ({}); they are protected one by one, apart from the \
+                     groups",
+                    names.len(),
+                    tally.pods,
+                    name_some(&names)
+                );
+                flaws.push((MISSING_LABEL, message));
+            }
+            let largest = tally.replicas.values().map(|group| group.unfinished).max();
+            if let Some(largest) = largest.filter(|largest| *largest < groups.min_ready) {
+                let message = format!(
+                    "podGroupPolicy.minReadyReplicas is {}, and no group has more than {}, so none can be available",
+                    groups.min_ready,
+                    count(usize::try_from(largest).unwrap_or_default(), "pod")
+                );
+                flaws.push((IMPOSSIBLE_MIN, message));
+            }
+        }
+        if tally.several > 0 {
+            flaws.push((SEVERAL_BUDGETS, self.shared_pods(budget)));
+        }
+        let (reason, _) = flaws.first()?;
+        let messages: Vec<&str> = flaws.iter().map(|(_, message)| message.as_str()).collect();
+        Some((*reason, messages.join("; ")))
+    }
+
+    fn shared_pods(&self, budget: &BudgetEntry) -> String {
+        let others = |pod: &PodEntry| {
+            let pubs = pod.budgets.iter().filter(|id| is_unavailable(id) && **id != budget.id);
+            pubs.map(|id| id.object.name.clone()).next()
+        };
+        let mut pods = self.pods.values().filter(|pod| pod.budgets.contains(&budget.id));
+        let example = pods.find_map(|pod| Some((pod.name.clone(), others(pod)?)));
+        let example = example.map(|(pod, other)| format!(", such as {pod} with {other}"));
+        format!(
+            "{} also under another PodUnavailableBudget{}; every one of them has to allow what happens to such a pod",
+            count(usize::try_from(budget.tally.several).unwrap_or_default(), "selected pod"),
+            example.unwrap_or_default()
+        )
     }
 
     fn missing_references(&self, budget: &BudgetEntry) -> String {
@@ -171,9 +259,9 @@ fn fill(status: &mut BudgetStatus, budget: &BudgetEntry, evaluation: &Evaluation
     status.expected_replicas = evaluation.expected;
 }
 
-fn disruption_allowed(evaluation: &Evaluation) -> (bool, Reason) {
+fn disruption_allowed(budget: &BudgetEntry, evaluation: &Evaluation) -> (bool, Reason) {
     if let Some(Failure::Unresolved(why) | Failure::UnknownTotal(why)) = &evaluation.failure {
-        let message = format!("No eviction is allowed until every replica can be counted: {why}");
+        let message = format!("Nothing is allowed until everything can be counted: {why}");
         return (false, ("WorkloadResolutionFailed", message));
     }
     let Evaluation { allowed, healthy, desired, expected, .. } = evaluation;
@@ -183,8 +271,11 @@ fn disruption_allowed(evaluation: &Evaluation) -> (bool, Reason) {
         (Scope::Pod, false) => (false, ("InsufficientPods", String::new())),
         (Scope::Workload, sufficient) => {
             let reason = if sufficient { "SufficientReplicas" } else { "InsufficientReplicas" };
+            let is_pub = budget.object.spec.unavailable.is_some();
+            let (units, sound) =
+                if is_pub { ("groups", "available") } else { ("replicas", "healthy") };
             let message = format!(
-                "{healthy} of {expected} replicas are healthy and {desired} are needed, so {allowed} may be disrupted"
+                "{healthy} of {expected} {units} are {sound} and {desired} are needed, so {allowed} may be disrupted"
             );
             (sufficient, (reason, message))
         }

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use litemap::LiteMap;
 
 use super::Namespace;
+use super::units::labelled;
 use crate::replica::{Member, ReplicaKey};
 use crate::tally::Tally;
 
@@ -16,12 +17,7 @@ impl Namespace {
         for entry in self.pods.values() {
             let granted = self.count_grants(&entry.name, &entry.pod.uid.to_string());
             assert_eq!(entry.granted, granted, "grants of pod {}", entry.name);
-            assert_eq!(
-                entry.budgets,
-                self.covering(&entry.labels),
-                "budgets of pod {}",
-                entry.name
-            );
+            assert_eq!(entry.budgets, self.covering_kept(entry), "budgets of pod {}", entry.name);
             if let Some(key) = &entry.replica {
                 let member = entry.pod.member.clone();
                 let member = member.expect("a pod that names a replica is a member of it");
@@ -39,9 +35,12 @@ impl Namespace {
             let mut tally = Tally::default();
             for entry in self.pods.values().filter(|e| e.budgets.contains(id)) {
                 let replica = entry.replica.as_ref().and_then(|key| self.replicas.get(key));
-                let resolution = replica.map(|r| &r.resolution);
+                let groups = budget.groups();
+                let group = groups.and_then(|g| labelled(&self.interner, &self.objects, g, entry));
+                let unit = entry.unit(replica.map(|r| &**r), group.as_ref(), budget);
+                let part = entry.part(budget, unit.as_ref().map(|unit| unit.key));
                 let basic = &budget.object.spec.basic_min_count;
-                tally.add(&entry.part(budget.scope), resolution, basic);
+                tally.add(&part, unit.as_ref().map(|unit| unit.resolution), basic);
             }
             assert_eq!(budget.tally, tally, "counters of budget {id}");
         }

@@ -161,6 +161,7 @@ fn budget_spec() -> impl Strategy<Value = Box<BudgetSpec>> {
     (thresholds, selector(), any::<bool>(), prop::bool::weighted(0.7), basic).prop_map(
         |((min_available, max_unavailable), selector, always, workload, basic_min_count)| {
             Box::new(BudgetSpec {
+                unavailable: None,
                 min_available,
                 max_unavailable,
                 selector,

@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use holdfast_core::io::{Change, PodReadOutcome, ScaleOutcome, WriteOutcome};
 use holdfast_core::model::{
-    Budget, BudgetKey, BudgetStatus, Condition, ConditionStatus, Grant, ObjectKey, Phase,
-    ResourceVersion, Timestamp,
+    Budget, BudgetKey, BudgetStatus, Condition, ConditionStatus, Grant, ObjectKey, Operation,
+    Phase, ResourceVersion, Timestamp,
 };
 use holdfast_core::verdict::{AllowReason, Verdict};
 use holdfast_core::{Command, Config, Engine, Eviction, Input};
@@ -129,6 +129,10 @@ impl Harness {
             uid: None,
             requester: "drain".to_owned(),
             dry_run,
+            operation: Operation::Evict,
+            object: None,
+            generation: 0,
+            exempt: false,
             by_name: false,
             deadline: self.now + Duration::from_secs(5),
         };
@@ -250,6 +254,8 @@ impl Harness {
         budget.status.disrupted_pods.insert(name.clone(), at);
         if !anonymous {
             budget.status.grants.push(Grant {
+                operation: Operation::Evict,
+                generation: 0,
                 shared: false,
                 pod: name,
                 uid: pod.uid.clone(),

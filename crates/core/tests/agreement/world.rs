@@ -192,6 +192,10 @@ impl World {
             disruption_target: marked,
             reference,
             lws,
+            generation: 1,
+            settled: true,
+            applied: true,
+            no_protect: false,
         };
         self.pods.insert(key, pod.clone());
         Input::Pod(Change::Applied(pod))
@@ -299,6 +303,7 @@ impl World {
             inputs.push(Input::Owner(Change::Deleted(Owner { version, ..old.clone() })));
         }
         let owner = Owner {
+            terminating: false,
             group_kind: kind.clone(),
             key: key.clone(),
             uid,
@@ -325,7 +330,9 @@ impl World {
         }
         match kind {
             Kind::Pod => all(self.pods.values().cloned(), Input::Pod),
-            Kind::Budget => all(self.budgets.values().cloned(), Input::Budget),
+            Kind::Budget | Kind::UnavailableBudget => {
+                all(self.budgets.values().cloned(), Input::Budget)
+            }
             Kind::BuiltinBudget => all(self.builtin.values().cloned(), Input::BuiltinBudget),
             Kind::PodGroup(api) => {
                 all(self.groups.values().filter(|g| g.api == *api).cloned(), Input::PodGroup)

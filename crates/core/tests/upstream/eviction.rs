@@ -6,7 +6,7 @@ use holdfast_core::io::{Change, ScaleOutcome};
 use holdfast_core::model::Threshold::{Count, Percent};
 use holdfast_core::model::{
     Budget, BudgetKey, BuiltinBudget, ConditionStatus, ControllerRef, GroupKind, LabelSelector,
-    ObjectKey, Phase, Pod, ResourceVersion, UnhealthyPolicy,
+    ObjectKey, Operation, Phase, Pod, ResourceVersion, UnhealthyPolicy,
 };
 use holdfast_core::verdict::{AllowReason, CANNOT_EVICT, Denial, DenyReason, Verdict};
 use holdfast_core::{Command, Config, Engine, Eviction, Input};
@@ -247,6 +247,10 @@ fn not_synced() {
         uid: None,
         requester: "drain".to_owned(),
         dry_run: false,
+        operation: Operation::Evict,
+        object: None,
+        generation: 0,
+        exempt: false,
         by_name: false,
         deadline: START + Duration::from_secs(5),
     };

@@ -6,8 +6,8 @@ use std::time::Duration;
 use holdfast_core::io::{Change, Event, PodReadOutcome, Regarding, ScaleOutcome, WriteOutcome};
 use holdfast_core::model::{
     Budget, BudgetKey, BudgetSpec, BudgetStatus, Condition, ControllerRef, GroupKind,
-    LabelSelector, ObjectKey, Owner, Phase, Pod, ResourceVersion, Scope, Threshold, Timestamp,
-    UnhealthyPolicy,
+    LabelSelector, ObjectKey, Operation, Owner, Phase, Pod, ResourceVersion, Scope, Threshold,
+    Timestamp, UnhealthyPolicy,
 };
 use holdfast_core::verdict::Verdict;
 use holdfast_core::{Command, Config, Engine, Eviction, Input};
@@ -236,6 +236,10 @@ impl Lone {
             uid: None,
             requester: "drain".to_owned(),
             dry_run: false,
+            operation: Operation::Evict,
+            object: None,
+            generation: 0,
+            exempt: false,
             by_name: false,
             deadline: self.now + Duration::from_secs(5),
         };
@@ -272,6 +276,10 @@ pub fn pod(name: &str) -> Pod {
         disruption_target: None,
         reference: None,
         lws: None,
+        generation: 1,
+        settled: true,
+        applied: true,
+        no_protect: false,
     }
 }
 
@@ -290,6 +298,7 @@ pub fn reference_to(owner: &Owner) -> ControllerRef {
 
 pub fn owner(group: &str, kind: &str, name: &str, replicas: i64) -> Owner {
     Owner {
+        terminating: false,
         group_kind: GroupKind::new(group, kind),
         key: ObjectKey::new(NAMESPACE, name),
         uid: format!("uid-{kind}-{name}"),

@@ -15,7 +15,7 @@ use axum::response::{IntoResponse, Response};
 use holdfast_api::admission::Status;
 use holdfast_api::native::protobuf::{self, GatePut};
 use holdfast_core::Eviction;
-use holdfast_core::model::ObjectKey;
+use holdfast_core::model::{ObjectKey, Operation};
 use holdfast_core::verdict::Verdict;
 use http::{Method, StatusCode, header};
 use serde_json::Value;
@@ -99,6 +99,10 @@ impl Gate {
             uid: None,
             requester: APISERVER.to_owned(),
             dry_run: false,
+            operation: Operation::Evict,
+            object: None,
+            generation: 0,
+            exempt: false,
             by_name: true,
             deadline: self.decider.deadline(arrived),
         };

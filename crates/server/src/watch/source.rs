@@ -24,6 +24,11 @@ impl Source {
             Kind::Pod => Self::built_in("", "pods"),
             Kind::BuiltinBudget => Self::built_in("policy", "poddisruptionbudgets"),
             Kind::Budget => Self::discovered(budget::GROUP, &[budget::VERSION], budget::KIND),
+            Kind::UnavailableBudget => Self::discovered(
+                "policy.kruise.io",
+                &["v1beta1", "v1alpha1"],
+                "PodUnavailableBudget",
+            ),
             Kind::PodGroup(api) => Self::scheduling(*api, "PodGroup"),
             Kind::Workload(api) => Self::scheduling(*api, "Workload"),
             Kind::Owner(owner) => match (owner.group.as_str(), owner.kind.as_str()) {

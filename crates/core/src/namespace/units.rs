@@ -1,0 +1,263 @@
+//! What a budget counts: which pods it is about, when one of them is healthy, and which unit it
+//! belongs to. `PodUnavailableBudgets` have their own idea of each (semantics 9).
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use super::budgets::BudgetEntry;
+use super::pods::{PodEntry, ReplicaEntry};
+use super::{BudgetId, Covering, Namespace};
+use crate::intern::Interner;
+use crate::model::{
+    BudgetKind, ControllerRef, GroupKind, LabelGroups, Operation, Owner, Phase, Scope, Target,
+};
+use crate::replica::{MinCount, Objects, ReplicaKey, Resolution, Source, owner_kind};
+use crate::selector::Labels;
+use crate::tally::Part;
+
+const LWS: &str = "LeaderWorkerSet";
+const LWS_NAME: &str = "leaderworkerset.sigs.k8s.io/name";
+const LWS_GROUP_INDEX: &str = "leaderworkerset.sigs.k8s.io/group-index";
+/// With one of these the pods of each child Job of a `JobSet` are one group.
+const JOB_LABELS: [&str; 4] = [
+    "batch.kubernetes.io/job-name",
+    "job-name",
+    "jobset.sigs.k8s.io/job-key",
+    "jobset.sigs.k8s.io/job-global-index",
+];
+/// Real chains have 2 or 3 links; the bound is against loops.
+const LINKS_MAX: usize = 8;
+
+/// When a pod counts, but for grants.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Health {
+    /// Ready, whatever its phase: upstream's rule for single pods.
+    Ready,
+    /// Ready and Running.
+    Running,
+    /// Ready, Running, and nothing about it is half done: Kruise's rule.
+    Available,
+}
+
+/// The unit that a pod belongs to, as one budget sees it.
+pub(super) struct Unit<'a> {
+    pub(super) key: &'a Arc<ReplicaKey>,
+    pub(super) resolution: &'a Resolution,
+}
+
+/// A group by label, made up for one budget.
+pub(super) type Labelled = (Arc<ReplicaKey>, Resolution);
+
+impl BudgetEntry {
+    pub(super) fn health(&self) -> Health {
+        match (self.object.spec.unavailable.is_some(), self.scope) {
+            (true, _) => Health::Available,
+            (false, Scope::Pod) => Health::Ready,
+            (false, Scope::Workload) => Health::Running,
+        }
+    }
+
+    pub(super) fn groups(&self) -> Option<&LabelGroups> {
+        self.object.spec.unavailable.as_ref()?.groups.as_ref()
+    }
+
+    pub(super) fn target(&self) -> Option<&Target> {
+        self.object.spec.unavailable.as_ref()?.target.as_ref()
+    }
+
+    /// Whether an owner's coming and going changes which pods it counts, or into which groups.
+    pub(super) fn follows_owners(&self) -> bool {
+        self.groups().is_some() || self.target().is_some()
+    }
+}
+
+impl PodEntry {
+    /// Healthy but for grants (semantics 5).
+    pub(super) fn is_sound(&self, health: Health) -> bool {
+        let running = || self.pod.phase == Phase::Running;
+        let going = self.pod.terminating && !planted!(TerminatingHealthy);
+        let enough = match health {
+            Health::Ready => true,
+            Health::Running => running(),
+            Health::Available => running() && self.pod.facts.settled(),
+        };
+        self.pod.ready && !going && enough
+    }
+
+    /// What it contributes to a budget, as a member of this unit.
+    pub(super) fn part<'a>(
+        &'a self,
+        budget: &BudgetEntry,
+        replica: Option<&'a Arc<ReplicaKey>>,
+    ) -> Part<'a> {
+        let live = !self.pod.is_terminal() && !self.pod.terminating;
+        let several = budget.object.spec.unavailable.is_some()
+            && self.budgets.iter().filter(|id| is_unavailable(id)).nth(1).is_some();
+        Part {
+            name: &self.name,
+            scope: budget.scope,
+            replica,
+            controller: self.pod.controller.as_ref(),
+            healthy: self.is_sound(budget.health()) && self.granted == 0,
+            unfinished: !self.pod.is_terminal(),
+            live,
+            running: self.pod.phase == Phase::Running && !self.pod.terminating,
+            several,
+        }
+    }
+
+    /// Its unit: the replica that it names, or the group that this budget puts it in.
+    pub(super) fn unit<'a>(
+        &'a self,
+        replica: Option<&'a ReplicaEntry>,
+        labelled: Option<&'a Labelled>,
+        budget: &BudgetEntry,
+    ) -> Option<Unit<'a>> {
+        if budget.groups().is_some() {
+            return labelled.map(|(key, resolution)| Unit { key, resolution });
+        }
+        let (key, replica) = (self.replica.as_ref()?, replica?);
+        Some(Unit { key, resolution: &replica.resolution })
+    }
+}
+
+pub(super) fn is_unavailable(id: &BudgetId) -> bool {
+    id.kind == BudgetKind::PodUnavailableBudget
+}
+
+/// The budgets that have a say in the operation: all in an eviction, those of the other kind in
+/// everything else.
+pub(super) fn concerned(budgets: &[BudgetId], operation: Operation) -> Covering {
+    let asked = |id: &&BudgetId| operation == Operation::Evict || is_unavailable(id);
+    budgets.iter().filter(asked).cloned().collect()
+}
+
+/// The group that a `PodUnavailableBudget` puts the pod in, unless it lacks the label.
+pub(super) fn labelled(
+    interner: &Interner,
+    objects: &Objects,
+    groups: &LabelGroups,
+    pod: &PodEntry,
+) -> Option<Labelled> {
+    let value = pod.labels.value(interner, &groups.label)?.clone();
+    let lws = pod.labels.value(interner, LWS_NAME);
+    let root = pod.pod.controller.as_deref().map(|controller| root(objects, controller));
+    let owner = match (lws, &root) {
+        (Some(lws), _) => format!("{LWS} {lws}"),
+        (None, Some((kind, name, _))) => format!("{} {name}", kind.kind),
+        (None, None) => String::new(),
+    };
+    let mut leaving = false;
+    let source = if let Some(lws) = lws {
+        let index = pod.labels.value(interner, LWS_GROUP_INDEX);
+        let index = index.and_then(|index| index.parse::<i64>().ok());
+        let scale = objects.owner(Owner::LWS_GROUP, LWS, lws).and_then(|lws| lws.replicas);
+        leaving = index.zip(scale).is_some_and(|(index, scale)| index >= scale);
+        Source::Lws { name: lws.to_string() }
+    } else {
+        root.and_then(|(_, _, owner)| source(owner?, groups)).unwrap_or(Source::Unknown)
+    };
+    let key = ReplicaKey::Labelled { owner, value };
+    let resolution = Resolution {
+        min: MinCount::Known(groups.min_ready.max(1)),
+        leaving,
+        sources: Arc::from([source]),
+        workload: None,
+        jobs: BTreeSet::new(),
+        label: key.to_string(),
+    };
+    Some((Arc::new(key), resolution))
+}
+
+/// Where an owner says how many groups there should be (semantics 4, b and c).
+fn source(owner: &Owner, groups: &LabelGroups) -> Option<Source> {
+    let name = owner.key.name.clone();
+    let is = |group, kind| owner.group_kind.is(group, kind);
+    if is(Owner::LWS_GROUP, LWS) {
+        Some(Source::Lws { name })
+    } else if is("batch", "Job") {
+        Some(Source::Job { name })
+    } else if is(Owner::JOBSET_GROUP, "JobSet") && JOB_LABELS.contains(&groups.label.as_str()) {
+        Some(Source::JobSet { name, otherwise: None })
+    } else if is("apps", "StatefulSet") && owner.group_size.is_some() {
+        Some(Source::StatefulSet { name })
+    } else {
+        None
+    }
+}
+
+/// The last link of the controller chain that is known, and its object if it is in the cache.
+fn root<'a>(
+    objects: &'a Objects,
+    controller: &'a ControllerRef,
+) -> (GroupKind, &'a str, Option<&'a Owner>) {
+    let mut last = controller;
+    for reference in chain(objects, controller) {
+        last = reference;
+    }
+    (owner_kind(&last.group_kind), &last.name, objects.controller(last))
+}
+
+/// The controller, its controller, and so on.
+fn chain<'a>(
+    objects: &'a Objects,
+    controller: &'a ControllerRef,
+) -> impl Iterator<Item = &'a ControllerRef> {
+    let next = move |reference: &&'a ControllerRef| {
+        objects.controller(reference).and_then(|owner| owner.controller.as_ref())
+    };
+    std::iter::successors(Some(controller), next).take(LINKS_MAX)
+}
+
+impl Namespace {
+    /// Budgets that are about a pod with these labels and this controller, in reservation order.
+    pub(super) fn covering(&self, labels: &Labels, controller: Option<&ControllerRef>) -> Covering {
+        let matches = |id: &&BudgetId| {
+            self.budgets.get(*id).is_some_and(|b| {
+                b.selector.as_ref().is_ok_and(|s| s.as_ref().is_some_and(|s| s.matches(labels)))
+            })
+        };
+        let mut budgets: Covering =
+            self.budget_index.candidates(labels).filter(matches).cloned().collect();
+        if !self.targets.is_empty() {
+            let targets = self.targets_of(labels, controller);
+            budgets.extend(targets.iter().filter_map(|t| self.targets.get(t)).flatten().cloned());
+        }
+        budgets.sort_unstable();
+        budgets.dedup();
+        // Kept with every pod.
+        budgets.shrink_to_fit();
+        budgets
+    }
+
+    /// As [`Self::covering`], for a pod that is kept.
+    pub(super) fn covering_kept(&self, pod: &PodEntry) -> Covering {
+        self.covering(&pod.labels, pod.pod.controller.as_deref())
+    }
+
+    /// All that a `targetRef` could name to mean this pod.
+    fn targets_of(&self, labels: &Labels, controller: Option<&ControllerRef>) -> Vec<Target> {
+        let lws = labels.value(&self.interner, LWS_NAME);
+        let links = controller.into_iter().flat_map(|c| chain(&self.objects, c));
+        let links =
+            links.map(|c| Target { group_kind: owner_kind(&c.group_kind), name: c.name.clone() });
+        let lws = lws.map(|name| Target {
+            group_kind: GroupKind::new(Owner::LWS_GROUP, LWS),
+            name: name.to_string(),
+        });
+        links.chain(lws).collect()
+    }
+
+    /// Pods that a budget with a `targetRef` is about.
+    pub(super) fn is_targeted(&self, target: &Target, pod: &PodEntry) -> bool {
+        self.targets_of(&pod.labels, pod.pod.controller.as_deref()).contains(target)
+    }
+
+    /// Whether the pod's controller, as far as it is watched, is gone or going: what is left of it goes
+    /// too, and nothing is to stand in its way.
+    pub(super) fn is_abandoned_by_owner(&self, pod: &PodEntry) -> bool {
+        let Some(controller) = pod.pod.controller.as_deref() else { return false };
+        chain(&self.objects, controller)
+            .any(|link| self.objects.controller(link).is_some_and(|owner| owner.terminating))
+    }
+}
