@@ -9,7 +9,6 @@ use std::fmt;
 use holdfast_core::io::{Change, Input, Kind, ScaleOutcome};
 use holdfast_core::model::{self, GroupKind};
 use serde::Deserialize;
-use serde::de::DeserializeOwned;
 
 use crate::budget::PodDisruptionBudget;
 use crate::owner::{OWNER_KINDS, Owner, Scale};
@@ -122,7 +121,7 @@ fn owner(group_kind: &GroupKind, json: &[u8]) -> Result<model::Owner, DecodeErro
 }
 
 /// The path of a wrong field costs time to track, so it is looked for only when there is one.
-fn read<T: DeserializeOwned>(kind: &str, json: &[u8]) -> Result<T, DecodeError> {
+fn read<'a, T: Deserialize<'a>>(kind: &str, json: &'a [u8]) -> Result<T, DecodeError> {
     if let Ok(object) = serde_json::from_slice(json) {
         return Ok(object);
     }

@@ -30,3 +30,4 @@ pub mod time;
 pub mod unavailable;
 
 mod lenient;
+mod quantity;

@@ -63,6 +63,21 @@ pub struct Annotations {
     /// On a `PodUnavailableBudget`: how many units there should be.
     #[serde(rename = "pub.kruise.io/protect-total-replicas")]
     pub protect_total_replicas: Option<String>,
+    /// On a pod: no `PodUnavailableBudget` stands in its way.
+    #[serde(rename = "pub.kruise.io/no-protect")]
+    pub no_protect: Option<String>,
+    /// On a pod: an update in place by Kruise, and what it waits for. The short names are older.
+    #[serde(rename = "apps.kruise.io/inplace-update-state")]
+    pub in_place_state: Option<String>,
+    #[serde(rename = "inplace-update-state")]
+    pub in_place_state_old: Option<String>,
+    #[serde(rename = "apps.kruise.io/inplace-update-grace")]
+    pub in_place_grace: Option<String>,
+    #[serde(rename = "inplace-update-grace")]
+    pub in_place_grace_old: Option<String>,
+    /// The same for the containers that a `SidecarSet` put into the pod.
+    #[serde(rename = "kruise.io/sidecarset-inplace-update-state")]
+    pub sidecars_state: Option<String>,
 }
 
 /// A whole number >= 1, which is all that a group size can be.

@@ -8,4 +8,5 @@ mod errors;
 mod groups;
 mod owners;
 mod pods;
+mod settled;
 mod unavailable;

@@ -1,5 +1,8 @@
 //! Pods: thousands of them, so what the engine does not read is dropped by the parser.
 
+mod container;
+mod in_place;
+
 use std::collections::BTreeMap;
 
 use holdfast_core::model::{self, DisruptionTarget, GroupReference, LwsMember, Phase};
@@ -9,18 +12,21 @@ use serde::{Deserialize, Deserializer};
 use crate::lenient::{non_empty, null_default};
 use crate::meta::{Annotations, Meta, positive};
 use crate::time::Time;
+use container::{Container, ContainerStatus};
 
 #[derive(Clone, Debug, Deserialize)]
-pub struct Pod {
+pub struct Pod<'a> {
     pub metadata: Meta,
-    #[serde(default, deserialize_with = "null_default")]
-    pub spec: PodSpec,
-    #[serde(default, deserialize_with = "null_default")]
-    pub status: PodStatus,
+    #[serde(borrow, default, deserialize_with = "null_default")]
+    pub spec: PodSpec<'a>,
+    #[serde(borrow, default, deserialize_with = "null_default")]
+    pub status: PodStatus<'a>,
 }
 
-impl From<Pod> for model::Pod {
-    fn from(pod: Pod) -> Self {
+impl From<Pod<'_>> for model::Pod {
+    fn from(pod: Pod<'_>) -> Self {
+        let settled = in_place::is_settled(&pod);
+        let applied = container::is_applied(&pod);
         let meta = pod.metadata;
         Self {
             key: meta.key(),
@@ -38,16 +44,18 @@ impl From<Pod> for model::Pod {
             terminating: meta.terminating,
             disruption_target: pod.status.conditions.disruption_target,
             generation: meta.generation,
-            settled: true,
-            applied: true,
-            no_protect: false,
+            settled,
+            applied,
+            no_protect: meta.annotations.no_protect.as_deref().is_some_and(is_true),
         }
     }
 }
 
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub struct PodSpec {
+pub struct PodSpec<'a> {
+    #[serde(borrow, default, deserialize_with = "null_default")]
+    pub(crate) containers: Vec<Container<'a>>,
     /// 1.36 and later.
     pub scheduling_group: Option<SchedulingGroup>,
     /// 1.35, and the KEP-5832 draft.
@@ -56,7 +64,7 @@ pub struct PodSpec {
     pub workload: Option<WorkloadRef>,
 }
 
-impl PodSpec {
+impl PodSpec<'_> {
     fn reference(self) -> Option<GroupReference> {
         let group = |name| GroupReference::PodGroup { name };
         self.scheduling_group
@@ -104,17 +112,24 @@ impl WorkloadRef {
 }
 
 #[derive(Clone, Debug, Default, Deserialize)]
-pub struct PodStatus {
+#[serde(rename_all = "camelCase")]
+pub struct PodStatus<'a> {
     #[serde(default, deserialize_with = "null_default")]
     pub phase: String,
     #[serde(default)]
     pub conditions: PodConditions,
+    /// The generation that the kubelet has seen; API servers before 1.34 have none.
+    pub observed_generation: Option<i64>,
+    #[serde(borrow, default, deserialize_with = "null_default")]
+    pub(crate) container_statuses: Vec<ContainerStatus<'a>>,
 }
 
-/// What the two conditions that matter say; the others are let go one by one.
+/// What the conditions that matter say; the others are let go one by one.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct PodConditions {
     pub ready: bool,
+    /// A resize waits, or is being carried out.
+    pub resizing: bool,
     pub disruption_target: Option<DisruptionTarget>,
 }
 
@@ -145,6 +160,7 @@ impl<'de> Visitor<'de> for ConditionsVisitor {
             }
             match condition.kind.as_str() {
                 "Ready" => kept.ready = true,
+                "PodResizePending" | "PodResizeInProgress" => kept.resizing = true,
                 "DisruptionTarget" => {
                     kept.disruption_target = Some(DisruptionTarget {
                         reason: condition.reason,
@@ -169,6 +185,11 @@ struct PodCondition {
     reason: String,
     #[serde(default)]
     last_transition_time: Time,
+}
+
+/// As Go's `strconv.ParseBool` has it.
+fn is_true(text: &str) -> bool {
+    matches!(text, "1" | "t" | "T" | "true" | "TRUE" | "True")
 }
 
 /// No phase is not Pending: Pending pods may go unasked, so it has to be said.
