@@ -35,10 +35,14 @@ pub struct Args {
     /// How to stand in front of the Eviction API
     #[arg(long, value_enum, default_value_t = Mode::Webhook, env = "HOLDFAST_MODE")]
     mode: Mode,
-    /// First install what is missing: CustomResourceDefinition, ClusterRole and binding, FlowSchema
-    /// and PriorityLevelConfiguration, and when ready the webhook
+    /// First install what is missing: CustomResourceDefinitions, ClusterRole and binding, FlowSchema
+    /// and PriorityLevelConfiguration, and when ready the webhooks
     #[arg(long, env = "HOLDFAST_INSTALL")]
     install: bool,
+    /// With --install: replace the CustomResourceDefinition of PodUnavailableBudgets that somebody else,
+    /// such as Kruise, has installed; the budgets stay
+    #[arg(long, env = "HOLDFAST_TAKE_OVER")]
+    take_over: bool,
     /// With --mode native --install: take over policy/v1 although webhooks, admission policies or
     /// quotas that name its budgets will no longer see them
     #[arg(long, env = "HOLDFAST_ACCEPT_BYPASS")]
@@ -135,6 +139,7 @@ fn options(args: &Args) -> ServeOptions {
             Mode::Native => holdfast_server::Mode::Native { accept_bypass: args.accept_bypass },
         },
         install: args.install,
+        take_over: args.take_over,
         listen: args.listen,
         advertise: args.advertise.clone(),
         metrics_listen: args.metrics_listen,
@@ -213,7 +218,8 @@ mod tests {
     fn defaults_are_those_of_the_help() {
         let options = parse(&[]).unwrap();
         assert!(options.features.lws_groups && options.features.multi_pod_pdbs);
-        assert!(!options.install && !options.features.clear_stale_disruption_targets);
+        assert!(!options.install && !options.take_over);
+        assert!(!options.features.clear_stale_disruption_targets);
         assert_eq!(options.listen.to_string(), "127.0.0.1:9443");
         assert_eq!(options.advertise, None);
     }

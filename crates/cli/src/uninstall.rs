@@ -9,9 +9,10 @@ use holdfast_server::{ClusterOptions, Removal, UninstallOptions};
 #[command(
     about = "Remove from a cluster what `serve --install` put there",
     long_about = "Remove from a cluster what `serve --install` put there\n\n\
-        The webhook goes first, so that evictions no longer depend on Holdfast. The \
+        The webhooks go first, so that nothing depends on Holdfast any more. A \
         CustomResourceDefinition is kept while there are budgets, because deleting it deletes \
-        them all; --delete-budgets removes it all the same. Safe to repeat.",
+        them all, and if it was there before Holdfast; --delete-budgets removes it all the same. Safe \
+        to repeat.",
     after_help = "Examples:\n  \
         holdfast uninstall --kubeconfig admin.kubeconfig\n  \
         holdfast uninstall --kubeconfig admin.kubeconfig --delete-budgets"
@@ -23,7 +24,7 @@ pub struct Args {
     /// Context of the kubeconfig [default: its current one]
     #[arg(long, value_name = "NAME")]
     context: Option<String>,
-    /// Also delete the CustomResourceDefinition if there are budgets, and with it every one of them
+    /// Also delete the CustomResourceDefinitions if there are budgets, and with them every one of those
     #[arg(long)]
     delete_budgets: bool,
     /// From native mode: give policy/v1 back although budgets that count replicas will count pods
@@ -48,7 +49,8 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
             Removal::Progress(step) => step.clone(),
             Removal::NotThere(object) => format!("absent {object}"),
             Removal::Kept { object, why } => {
-                kept |= object.starts_with("customresourcedefinition");
+                kept |=
+                    object.starts_with("customresourcedefinition") && !why.starts_with("not ours");
                 format!("kept {object} ({why})")
             }
         };
@@ -57,7 +59,7 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
     }))?;
     if kept && !args.delete_budgets {
         eprintln!(
-            "hint: --delete-budgets also removes the CustomResourceDefinition and all budgets"
+            "hint: --delete-budgets also removes CustomResourceDefinitions and all budgets of ours"
         );
     }
     Ok(())

@@ -35,7 +35,7 @@ impl Decider {
     pub async fn decide(&self, eviction: Eviction, arrived: Instant) -> Verdict {
         let verdict = self.ask(eviction.clone(), arrived).await;
         let took = arrived.elapsed();
-        self.metrics.decided(&verdict, took);
+        self.metrics.decided(eviction.operation, &verdict, took);
         log(&eviction, &verdict, took);
         verdict
     }
@@ -80,6 +80,7 @@ fn log(eviction: &Eviction, verdict: &Verdict, took: Duration) {
     };
     tracing::info!(
         eviction = %eviction.id,
+        operation = eviction.operation.name(),
         pod = %eviction.pod,
         requester = %eviction.requester,
         dry_run = eviction.dry_run,

@@ -13,7 +13,7 @@ use crate::error::Error;
 use crate::install::certificate::Certificate;
 use crate::install::native::api_service::Place;
 use crate::install::native::{Takeover, service_port};
-use crate::install::{Intercept, Registration};
+use crate::install::{Entry, Intercept, Registration};
 use crate::native::Native;
 use crate::native::trust::{FrontProxy, Trust};
 use crate::serve::{Mode, ServeOptions};
@@ -56,7 +56,7 @@ impl Front {
         let place = Place { port, ca: certificate.ca.clone() };
         let trust = Trust { front_proxy: believed, acceptor: tls };
         tokio::spawn(trust.keep(client.clone(), certificate));
-        let registration = Registration { intercept: Intercept::All, ..registration };
+        let registration = Registration { entry: Entry::Evictions(Intercept::All), ..registration };
         let duty = Duty::Native(Takeover { client, registration, place, serves });
         Ok(Self { router, acceptor, duty })
     }

@@ -21,12 +21,15 @@
 mod api_client;
 mod clock;
 mod connect;
+mod covered;
 mod decide;
 mod discovery;
 mod duty;
 mod effect;
 mod election;
 mod error;
+
+mod guard;
 mod health;
 mod install;
 mod listen;

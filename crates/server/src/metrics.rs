@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use holdfast_core::Stats;
 use holdfast_core::invariant::Invariant;
+use holdfast_core::model::Operation;
 use holdfast_core::verdict::Verdict;
 use prometheus_client::encoding::{EncodeLabelSet, text::encode};
 use prometheus_client::metrics::counter::Counter;
@@ -24,6 +25,8 @@ use watch_lag::WatchLag;
 pub struct Metrics {
     registry: Arc<Registry>,
     evictions: Family<ResultLabels, Counter>,
+    operations: Family<OperationLabels, Counter>,
+    exemptions: Family<ReasonLabels, Counter>,
     decision_seconds: Histogram,
     commit_seconds: Histogram,
     commit_batch_size: Histogram,
@@ -51,6 +54,8 @@ impl Metrics {
         let mut metrics = Self {
             registry: Arc::default(),
             evictions: Family::default(),
+            operations: Family::default(),
+            exemptions: Family::default(),
             decision_seconds: seconds(),
             commit_seconds: seconds(),
             // Up to 512: the API server lets through some hundreds of requests at a time.
@@ -123,13 +128,23 @@ impl Metrics {
         text
     }
 
-    pub fn decided(&self, verdict: &Verdict, took: Duration) {
+    pub fn decided(&self, operation: Operation, verdict: &Verdict, took: Duration) {
         let (result, reason) = match verdict {
             Verdict::Allow(allowed) => ("allowed", format!("{:?}", allowed.reason)),
             Verdict::Deny(denial) => ("denied", format!("{:?}", denial.reason)),
         };
-        self.evictions.get_or_create(&ResultLabels { result, reason }).inc();
+        if operation == Operation::Evict {
+            let reason = reason.clone();
+            self.evictions.get_or_create(&ResultLabels { result, reason }).inc();
+        }
+        let operation = operation.name();
+        self.operations.get_or_create(&OperationLabels { operation, result, reason }).inc();
         self.decision_seconds.observe(took.as_secs_f64());
+    }
+
+    /// What would have been denied, and is the system at work.
+    pub fn exempt(&self, reason: &'static str) {
+        self.exemptions.get_or_create(&ReasonLabels { reason }).inc();
     }
 
     /// An admission request that is no eviction that we can read.
@@ -171,8 +186,19 @@ impl Metrics {
             self.evictions.clone(),
         );
         registry.register(
+            "holdfast_operations",
+            "Evictions, deletes, updates and resizes of pods answered, by result and reason",
+            self.operations.clone(),
+        );
+        registry.register(
+            "holdfast_exemptions",
+            "Deletes, updates and resizes that a PodUnavailableBudget had no room for and that are the \
+             system at work, by what shows it",
+            self.exemptions.clone(),
+        );
+        registry.register(
             "holdfast_decision_seconds",
-            "Time from the arrival of an eviction to its answer",
+            "Time from the arrival of a request to its answer",
             self.decision_seconds.clone(),
         );
         registry.register(
@@ -277,6 +303,18 @@ struct ResultLabels {
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct OperationLabels {
+    operation: &'static str,
+    result: &'static str,
+    reason: String,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct ReasonLabels {
+    reason: &'static str,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
 struct OutcomeLabels {
     outcome: &'static str,
 }
@@ -322,7 +360,10 @@ mod tests {
     fn the_page_names_every_metric() {
         let metrics = Metrics::new(1_700_000_000);
         let allowed = Allowed { reason: AllowReason::NotCovered, uid: None, grants: Vec::new() };
-        metrics.decided(&Verdict::Allow(allowed), Duration::from_millis(1));
+        let allow = Verdict::Allow(allowed);
+        metrics.decided(Operation::Evict, &allow, Duration::from_millis(1));
+        metrics.decided(Operation::Delete, &allow, Duration::from_millis(1));
+        metrics.exempt("node-gone");
         metrics.status_written("current", Duration::from_millis(3));
         metrics.undecodable_object("pods");
         metrics.watch_restarted("pods");
@@ -340,7 +381,10 @@ mod tests {
         let page = metrics.render();
         for line in [
             "evictions_total{result=\"allowed\",reason=\"NotCovered\"} 1",
-            "holdfast_decision_seconds_count 1",
+            "holdfast_operations_total{operation=\"EVICT\",result=\"allowed\",reason=\"NotCovered\"} 1",
+            "holdfast_operations_total{operation=\"DELETE\",result=\"allowed\",reason=\"NotCovered\"} 1",
+            "holdfast_exemptions_total{reason=\"node-gone\"} 1",
+            "holdfast_decision_seconds_count 2",
             "holdfast_commit_seconds_count 1",
             "holdfast_status_writes_total{outcome=\"current\"} 1",
             "holdfast_undecodable_objects_total{kind=\"pods\"} 1",

@@ -1,6 +1,6 @@
 //! The one task that owns the engine.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 
 use holdfast_core::io::Command;
 use holdfast_core::model::{BudgetStatus, Timestamp};
@@ -12,6 +12,7 @@ use tokio::time::sleep_until;
 
 use crate::api_client::ApiClient;
 use crate::clock::Clock;
+use crate::covered::Covered;
 use crate::effect::Caller;
 use crate::effect::event::Events;
 use crate::error::Error;
@@ -41,6 +42,8 @@ pub struct Handles {
     pub stats: mpsc::Sender<oneshot::Sender<Stats>>,
     /// What is not synced yet; empty means ready.
     pub unsynced: watch::Receiver<Vec<String>>,
+    /// Namespaces with `PodUnavailableBudgets`.
+    pub covered: watch::Receiver<BTreeSet<String>>,
 }
 
 #[derive(Debug)]
@@ -54,6 +57,8 @@ pub struct Runtime {
     feed: mpsc::Receiver<Input>,
     stats: mpsc::Receiver<oneshot::Sender<Stats>>,
     unsynced: watch::Sender<Vec<String>>,
+    budgets: Covered,
+    covered: watch::Sender<BTreeSet<String>>,
     waiting: HashMap<String, oneshot::Sender<Verdict>>,
     /// Kept apart from reads: at the end writes are waited for and reads are not.
     writes: JoinSet<Option<Input>>,
@@ -73,6 +78,7 @@ impl Runtime {
         let (feed_tx, feed) = mpsc::channel(FEED_MAX);
         let (stats_tx, stats) = mpsc::channel(1);
         let (unsynced, unsynced_rx) = watch::channel(names(engine.unsynced()));
+        let (covered, covered_rx) = watch::channel(BTreeSet::new());
         let runtime = Self {
             engine,
             caller: Caller::new(client.clone(), clock, metrics.clone()),
@@ -83,13 +89,20 @@ impl Runtime {
             feed,
             stats,
             unsynced,
+            budgets: Covered::default(),
+            covered,
             waiting: HashMap::new(),
             writes: JoinSet::new(),
             reads: JoinSet::new(),
             wake: None,
         };
-        let handles =
-            Handles { asked: asked_tx, feed: feed_tx, stats: stats_tx, unsynced: unsynced_rx };
+        let handles = Handles {
+            asked: asked_tx,
+            feed: feed_tx,
+            stats: stats_tx,
+            unsynced: unsynced_rx,
+            covered: covered_rx,
+        };
         (runtime, handles)
     }
 
@@ -132,15 +145,13 @@ impl Runtime {
     }
 
     fn take(&mut self, input: Input) {
+        if self.budgets.take(&input) {
+            set(&self.covered, self.budgets.namespaces());
+        }
         let may_sync = matches!(input, Input::ListEnded(..) | Input::NotServed(_) | Input::Lost(_));
         self.handle(input);
         if may_sync {
-            let unsynced = names(self.engine.unsynced());
-            self.unsynced.send_if_modified(|now| {
-                let changed = *now != unsynced;
-                *now = unsynced;
-                changed
-            });
+            set(&self.unsynced, names(self.engine.unsynced()));
         }
     }
 
@@ -186,6 +197,15 @@ impl Runtime {
 /// A task that panicked leaves the engine waiting for its answer for ever, so it ends the process.
 fn finished<T>(joined: Result<T, JoinError>) -> Result<T, Error> {
     joined.map_err(|error| Error::Internal(format!("a request to the API server: {error}")))
+}
+
+/// Wakes whoever looks, if it is news.
+fn set<T: PartialEq>(sender: &watch::Sender<T>, value: T) {
+    sender.send_if_modified(|now| {
+        let changed = *now != value;
+        *now = value;
+        changed
+    });
 }
 
 fn names(kinds: Vec<&Kind>) -> Vec<String> {

@@ -16,10 +16,11 @@ use crate::decide::Decider;
 use crate::duty::{Duty, Front};
 use crate::election::Elector;
 use crate::error::Error;
+use crate::guard::Guard;
 use crate::health::Health;
 use crate::install::certificate::Certificate;
 use crate::install::native::api_service::Standing;
-use crate::install::{self, EXCLUDED_NAMESPACES, Intercept, Registration};
+use crate::install::{self, EXCLUDED_NAMESPACES, Entry, Intercept, Registration};
 use crate::listen;
 use crate::metrics::Metrics;
 use crate::runtime::{Handles, Runtime};
@@ -29,6 +30,8 @@ use crate::watch::Watcher;
 pub struct ServeOptions {
     pub cluster: ClusterOptions,
     pub install: bool,
+    /// Make `PodUnavailableBudgets` ours although their definition is somebody else's.
+    pub take_over: bool,
     pub listen: SocketAddr,
     /// The URL that the API server calls; of a load balancer, for instance. Without it: `listen`.
     pub advertise: Option<String>,
@@ -98,7 +101,10 @@ pub async fn serve(
     if !native {
         refuse_beside_native(&client).await?;
     }
-    let rights = install::rights::needed(options.features.clear_stale_disruption_targets, native);
+    let (install, take_over) = (options.install, options.take_over);
+    let unavailable = install::unavailable::is_to_be_served(&client, install, take_over).await?;
+    let clearing = options.features.clear_stale_disruption_targets;
+    let rights = install::rights::needed(clearing, native, unavailable);
     if options.install {
         install::apply(&client, &identity, &rights).await?;
         if native {
@@ -108,13 +114,24 @@ pub async fn serve(
     } else {
         install::check(&client, &rights).await?;
     }
+    let registration = Registration {
+        client: client.clone(),
+        url: addresses.advertised.clone(),
+        ca: certificate.ca.clone(),
+        entry: Entry::Evictions(Intercept::Outside),
+    };
+    if unavailable {
+        // Before they are listed: those of before a take-over come by way of us.
+        Registration { entry: Entry::Conversion, ..registration.clone() }.register().await?;
+        install::await_unavailable(&client).await?;
+    }
 
     let clock = Clock::start();
     let metrics = Metrics::new(clock.started_secs());
-    let config = engine_config(options.features, native);
+    let config = engine_config(options.features, native, unavailable);
     let kinds = config.kinds.clone();
     let (runtime, handles) = Runtime::new(config, client.clone(), clock, metrics.clone());
-    let Handles { asked, feed, stats, unsynced } = handles;
+    let Handles { asked, feed, stats, unsynced, covered } = handles;
     let (stop_runtime, stopped) = oneshot::channel();
     let mut runtime = tokio::spawn(runtime.run(stopped));
     // Told to all parts, be it that we are told, be it that we cannot go on.
@@ -127,17 +144,11 @@ pub async fn serve(
         let watcher = Watcher::new(client.clone(), kind, feed.clone(), metrics.clone());
         tokio::spawn(watcher.run());
     }
-    drop(feed);
+    let guard = unavailable.then(|| Guard::new(&registration, covered, feed));
 
     let decider = Decider { asked: asked.clone(), clock, metrics: metrics.clone() };
     let health = Health { asked, stats, unsynced: unsynced.clone(), metrics }.router();
     let health = tokio::spawn(listen::serve(health_listener, None, health, parts_stop.clone()));
-    let registration = Registration {
-        client: client.clone(),
-        url: addresses.advertised.clone(),
-        ca: certificate.ca.clone(),
-        intercept: Intercept::Outside,
-    };
     let serves = Arc::new(watch::channel(true).0);
     let Front { router, acceptor, duty } = match options.mode {
         Mode::Webhook => Front::webhook(decider, &certificate, registration)?,
@@ -148,7 +159,7 @@ pub async fn serve(
     let webhook = tokio::spawn(listen::serve(webhook_listener, Some(acceptor), router, parts_stop));
 
     let outcome = tokio::select! {
-        outcome = until_stopped(&options, duty, &addresses, unsynced, stop, ready) => outcome,
+        outcome = until_stopped(&options, (duty, guard), &addresses, unsynced, stop, ready) => outcome,
         outcome = &mut runtime => return ended(outcome),
     };
     tracing::info!("stopping: no new requests, answering those in flight");
@@ -166,14 +177,21 @@ pub async fn serve(
 
 async fn until_stopped(
     options: &ServeOptions,
-    mut duty: Duty,
+    (mut duty, guard): (Duty, Option<Guard>),
     addresses: &Addresses,
     unsynced: watch::Receiver<Vec<String>>,
     mut stop: watch::Receiver<bool>,
     ready: impl FnOnce(&Addresses),
 ) -> Result<(), Error> {
     let becoming_ready = async {
+        let joined = match &guard {
+            Some(guard) => guard.join().await?,
+            None => false,
+        };
         duty.begin(options, unsynced).await?;
+        if let (Some(guard), false) = (&guard, joined) {
+            guard.begin(options.install).await?;
+        }
         if let Some(path) = &options.ready_file {
             write_ready_file(path, addresses).await?;
         }
@@ -185,8 +203,13 @@ async fn until_stopped(
         result = becoming_ready => result?,
         _ = stop.wait_for(|stop| *stop) => return Ok(()),
     }
+    let guarding = async {
+        if let Some(guard) = guard {
+            guard.keep().await;
+        }
+    };
     tokio::select! {
-        () = duty.keep() => {}
+        ((), ()) = async { tokio::join!(duty.keep(), guarding) } => {}
         // An error means that the sender is gone, which is as good a reason to stop.
         _ = stop.wait_for(|stop| *stop) => {}
     }
@@ -207,13 +230,16 @@ async fn refuse_beside_native(client: &ApiClient) -> Result<(), Error> {
 }
 
 /// In native mode all evictions come to us, and there is no other gate behind us.
-fn engine_config(features: Features, native: bool) -> Config {
+fn engine_config(features: Features, native: bool, unavailable: bool) -> Config {
     let mut config = Config {
         lws: features.lws_groups,
         multi_pod_pdbs: features.multi_pod_pdbs,
         clear_stale_disruption_targets: features.clear_stale_disruption_targets,
         ..Config::default()
     };
+    if !unavailable {
+        config.kinds.remove(&Kind::UnavailableBudget);
+    }
     if native {
         config.kinds.remove(&Kind::BuiltinBudget);
     } else {

@@ -1,10 +1,10 @@
 //! Status writes: the compare-and-swap that records a grant.
 
 use holdfast_api::budget::{self, StatusUpdate};
-use holdfast_api::decode;
+use holdfast_api::{decode, unavailable};
 use holdfast_core::Input;
 use holdfast_core::io::WriteOutcome;
-use holdfast_core::model::{BudgetKey, BudgetStatus, ResourceVersion};
+use holdfast_core::model::{Budget, BudgetKey, BudgetKind, BudgetStatus, ResourceVersion};
 use http::StatusCode;
 use tokio::time::Instant;
 
@@ -66,7 +66,7 @@ async fn put(
     let mut maybe_written = false;
     let mut reason = String::new();
     for _ in 0..TRIES {
-        match after_put(client.put(&path, update).await) {
+        match after_put(client.put(&path, update).await, budget.kind) {
             Step::Done(WriteOutcome::Rejected(why)) if maybe_written => {
                 return WriteOutcome::Unknown(why);
             }
@@ -101,15 +101,15 @@ enum Step {
     },
 }
 
-fn after_put(result: Result<Answer, NoAnswer>) -> Step {
+fn after_put(result: Result<Answer, NoAnswer>, kind: BudgetKind) -> Step {
     let answer = match result {
         Ok(answer) => answer,
         Err(NoAnswer(why)) => return Step::Again { why, unseen: true },
     };
     match answer.code {
-        code if code.is_success() => Step::Done(match decode::budget(&answer.body) {
+        code if code.is_success() => Step::Done(match read_object(&answer, kind) {
             Ok(budget) => WriteOutcome::Current(Box::new(budget)),
-            Err(error) => WriteOutcome::Unknown(error.to_string()),
+            Err(reason) => WriteOutcome::Unknown(reason),
         }),
         StatusCode::CONFLICT => Step::ReadBack { refused: None },
         // Of the object, its namespace, or our whole kind; only the object's own is an end.
@@ -145,10 +145,8 @@ fn after_read_back(seen: Result<WriteOutcome, String>, refused: Option<String>) 
 /// What a GET of the budget shows; an error if it shows neither the object nor its absence.
 fn found(answer: &Answer, budget: &BudgetKey) -> Result<WriteOutcome, String> {
     if answer.code == StatusCode::OK {
-        return match decode::budget(&answer.body) {
-            Ok(object) => Ok(WriteOutcome::Current(Box::new(object))),
-            Err(error) => Err(error.to_string()),
-        };
+        let object = read_object(answer, budget.kind)?;
+        return Ok(WriteOutcome::Current(Box::new(object)));
     }
     if answer.is_object_not_found(&budget.object.name) {
         return Ok(WriteOutcome::Gone);
@@ -156,9 +154,24 @@ fn found(answer: &Answer, budget: &BudgetKey) -> Result<WriteOutcome, String> {
     Err(answer.message())
 }
 
+fn read_object(answer: &Answer, kind: BudgetKind) -> Result<Budget, String> {
+    let budget = match kind {
+        BudgetKind::PodDisruptionBudget => decode::budget(&answer.body),
+        BudgetKind::PodUnavailableBudget => decode::unavailable_budget(&answer.body),
+    };
+    budget.map_err(|error| error.to_string())
+}
+
 fn object_path(budget: &BudgetKey) -> String {
-    Resource::fixed(budget::GROUP, budget::VERSION, budget::PLURAL)
-        .object_path(&budget.object.namespace, &budget.object.name)
+    let resource = match budget.kind {
+        BudgetKind::PodDisruptionBudget => {
+            Resource::fixed(budget::GROUP, budget::VERSION, budget::PLURAL)
+        }
+        BudgetKind::PodUnavailableBudget => {
+            Resource::fixed(unavailable::GROUP, unavailable::VERSION, unavailable::PLURAL)
+        }
+    };
+    resource.object_path(&budget.object.namespace, &budget.object.name)
 }
 
 fn outcome_name(outcome: &WriteOutcome) -> &'static str {
@@ -183,7 +196,7 @@ mod tests {
     }
 
     fn step(code: u16, body: &str) -> String {
-        match after_put(Ok(answer(code, body))) {
+        match after_put(Ok(answer(code, body)), BudgetKind::PodDisruptionBudget) {
             Step::Done(outcome) => outcome_name(&outcome).to_owned(),
             Step::ReadBack { refused } => format!("read back, refused: {}", refused.is_some()),
             Step::Again { unseen, .. } => format!("again, unseen: {unseen}"),
@@ -203,8 +216,19 @@ mod tests {
         for code in [500, 503, 504] {
             assert_eq!(step(code, "{}"), "again, unseen: true");
         }
-        let silence = after_put(Err(NoAnswer("timeout".to_owned())));
+        let silence =
+            after_put(Err(NoAnswer("timeout".to_owned())), BudgetKind::PodDisruptionBudget);
         assert!(matches!(silence, Step::Again { unseen: true, .. }));
+    }
+
+    #[test]
+    fn each_kind_has_its_own_path_and_is_read_as_what_it_is() {
+        let key = BudgetKey::unavailable("n", "b");
+        let path = "/apis/policy.kruise.io/v1beta1/namespaces/n/podunavailablebudgets/b";
+        assert_eq!(object_path(&key), path);
+        let path = "/apis/policy.holdfast.dev/v1/namespaces/n/poddisruptionbudgets/b";
+        assert_eq!(object_path(&BudgetKey::pdb("n", "b")), path);
+        assert_eq!(read_object(&answer(200, BUDGET), key.kind).unwrap().key, key);
     }
 
     #[test]

@@ -30,6 +30,9 @@ pub enum Installed {
     /// Where the `APIService` of native mode sends requests.
     Service,
     Webhook,
+    /// Of `PodUnavailableBudgets`, as are the webhooks of the guard: on them, and on pods.
+    UnavailableCrd,
+    Guard,
     /// By whichever instance comes first, not by the installer.
     Lease,
 }
@@ -38,7 +41,7 @@ impl Installed {
     /// As kubectl writes it: `clusterrole/holdfast`.
     pub fn title(self) -> String {
         let singular = match self {
-            Self::Crd => "customresourcedefinition",
+            Self::Crd | Self::UnavailableCrd => "customresourcedefinition",
             Self::Namespace => "namespace",
             Self::ClusterRole => "clusterrole",
             Self::ClusterRoleBinding => "clusterrolebinding",
@@ -48,6 +51,7 @@ impl Installed {
             Self::PriorityLevel => "prioritylevelconfiguration",
             Self::FlowSchema => "flowschema",
             Self::Webhook => "mutatingwebhookconfiguration",
+            Self::Guard => "validatingwebhookconfiguration",
             Self::Lease => "lease",
         };
         format!("{singular}/{}", self.name())
@@ -56,6 +60,7 @@ impl Installed {
     pub fn name(self) -> &'static str {
         match self {
             Self::Crd => "poddisruptionbudgets.policy.holdfast.dev",
+            Self::UnavailableCrd => "podunavailablebudgets.policy.kruise.io",
             Self::Namespace => SYSTEM_NAMESPACE,
             Self::AuthenticationReader => "holdfast-authentication-reader",
             _ => NAME,
@@ -76,12 +81,15 @@ impl Installed {
                 return format!("/api/v1/namespaces/{SYSTEM_NAMESPACE}/services/{name}");
             }
             Self::Lease => return namespaced("coordination.k8s.io", "leases", name),
-            Self::Crd => ("apiextensions.k8s.io", "customresourcedefinitions"),
+            Self::Crd | Self::UnavailableCrd => {
+                ("apiextensions.k8s.io", "customresourcedefinitions")
+            }
             Self::ClusterRole => (RBAC, "clusterroles"),
             Self::ClusterRoleBinding => (RBAC, "clusterrolebindings"),
             Self::PriorityLevel => ("flowcontrol.apiserver.k8s.io", "prioritylevelconfigurations"),
             Self::FlowSchema => ("flowcontrol.apiserver.k8s.io", "flowschemas"),
             Self::Webhook => ("admissionregistration.k8s.io", "mutatingwebhookconfigurations"),
+            Self::Guard => ("admissionregistration.k8s.io", "validatingwebhookconfigurations"),
         };
         format!("/apis/{api}/v1/{plural}/{name}")
     }
@@ -198,7 +206,7 @@ pub fn webhook(url: &str, ca_bundle: &Value, intercept: Intercept) -> Manifest {
     Manifest { kind: Installed::Webhook, body }
 }
 
-fn metadata() -> Value {
+pub fn metadata() -> Value {
     json!({"name": NAME, "labels": {MANAGED_BY: NAME}})
 }
 
@@ -309,7 +317,7 @@ mod tests {
     #[test]
     fn what_is_installed() {
         let identity = Identity::User("holdfast".to_owned());
-        let mut manifests = base(&identity, &needed(false, false));
+        let mut manifests = base(&identity, &needed(false, false, true));
         manifests.push(webhook("https://127.0.0.1:9443/evict", &json!("Q0E="), Intercept::Outside));
         // The CRD is snapshot in the crate that owns it.
         let text: Vec<String> = manifests
@@ -328,7 +336,7 @@ mod tests {
             namespace: "holdfast-system".into(),
             name: "holdfast".into(),
         };
-        let mut manifests = base(&account, &needed(true, true));
+        let mut manifests = base(&account, &needed(true, true, true));
         manifests.push(webhook("https://127.0.0.1:9443/evict", &json!("Q0E="), Intercept::Outside));
         for Manifest { kind, body } in manifests {
             assert_eq!(body["metadata"]["name"], kind.name(), "{}", kind.title());

@@ -6,10 +6,12 @@
 
 mod bundle;
 pub mod certificate;
+mod entry;
 mod manifests;
 pub mod native;
 mod registration;
 pub mod rights;
+pub mod unavailable;
 pub mod uninstall;
 
 use std::time::Duration;
@@ -19,13 +21,16 @@ use tokio::time::Instant;
 
 use crate::api_client::{APPLY_PATCH, ApiClient, NoAnswer};
 use crate::connect::Identity;
+use crate::discovery;
 use crate::error::Error;
 use crate::watch::{Backoff, Source};
+pub use entry::Entry;
+use holdfast_api::unavailable as kruise;
 use holdfast_core::Kind;
 pub use manifests::Intercept;
 use manifests::{Installed, Manifest};
 pub use native::import::IMPORTED;
-pub use registration::Registration;
+pub use registration::{Registration, State};
 use rights::Right;
 
 /// Of every object of ours, and the field manager.
@@ -97,6 +102,25 @@ pub async fn check(client: &ApiClient, rights: &[Right]) -> Result<(), Error> {
                 Installed::ClusterRole.title()
             ));
             Err(Error::NotInstalled(objects))
+        }
+    }
+}
+
+/// Until `PodUnavailableBudgets` are served in the version that we read: their definition was just made,
+/// or changed.
+pub async fn await_unavailable(client: &ApiClient) -> Result<(), Error> {
+    let failed = |reason| refused(Installed::UnavailableCrd, "find", reason);
+    let deadline = Instant::now() + EFFECT;
+    let mut backoff = Backoff::new();
+    loop {
+        let versions = &[kruise::VERSION];
+        match discovery::find(client, kruise::GROUP, versions, kruise::KIND).await {
+            Ok(Some(_)) => return Ok(()),
+            Ok(None) if Instant::now() < deadline => backoff.pause().await,
+            Ok(None) => {
+                return Err(failed(format!("not served after {} s", EFFECT.as_secs())));
+            }
+            Err(NoAnswer(reason)) => return Err(failed(reason)),
         }
     }
 }

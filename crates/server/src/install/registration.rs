@@ -10,8 +10,8 @@ use jiff::Timestamp;
 use serde_json::{Value, json};
 
 use super::bundle::{contains, merged};
-use super::manifests::{self, Installed, Intercept, Manifest};
-use super::{NAME, refused};
+use super::entry::Entry;
+use super::{MANAGED_BY, NAME, refused};
 use crate::api_client::{Answer, ApiClient, NoAnswer};
 use crate::error::Error;
 use crate::watch::Backoff;
@@ -28,22 +28,22 @@ const CONFLICTS_MAX: usize = 20;
 #[derive(Clone)]
 pub struct Registration {
     pub client: ApiClient,
-    /// What the API server calls.
+    /// What the API server calls about evictions; other matters have other paths.
     pub url: String,
     /// PEM.
     pub ca: String,
-    pub intercept: Intercept,
+    pub entry: Entry,
 }
 
 impl Registration {
-    /// Whether the API server sends evictions to us, to others, or to an earlier process of ours.
+    /// Whether the API server calls us, others, or an earlier process of ours.
     pub async fn exists(&self) -> Result<bool, Error> {
-        super::exists(&self.client, Installed::Webhook).await
+        super::exists(&self.client, self.entry.object()).await
     }
 
     /// How many conditions an eviction has to meet to be sent to us; None if it is not registered.
     pub async fn conditions(&self) -> Result<Option<usize>, Error> {
-        let object = self.read().await.map_err(|why| refused(Installed::Webhook, "read", why))?;
+        let object = self.before().await?;
         let count =
             |object: Value| object["webhooks"][0]["matchConditions"].as_array().map_or(0, Vec::len);
         Ok(object.map(count))
@@ -51,20 +51,20 @@ impl Registration {
 
     /// From now on the API server asks us, or us too.
     pub async fn register(&self) -> Result<(), Error> {
-        let failed = |reason| refused(Installed::Webhook, "register", reason);
+        let failed = |reason| refused(self.entry.object(), "register", reason);
         let mut backoff = Backoff::new();
         for _ in 0..CONFLICTS_MAX {
             let (answer, joined) = match self.read().await.map_err(failed)? {
                 None => (self.create().await.map_err(failed)?, false),
                 Some(object) => {
-                    let joined = url(&object) == Some(&self.url);
+                    let joined = self.is_here(&object);
                     (self.replace(object).await.map_err(failed)?, joined)
                 }
             };
             if answer.code.is_success() {
-                let (object, change) =
-                    (Installed::Webhook.title(), if joined { "joined" } else { "ours" });
-                tracing::info!(%object, change, url = %self.url, "registered");
+                let object = self.entry.object().title();
+                let change = if joined { "joined" } else { "ours" };
+                tracing::info!(%object, change, url = %self.url(), "registered");
                 if joined {
                     tokio::time::sleep(NOTICE).await;
                 }
@@ -81,19 +81,20 @@ impl Registration {
 
     /// As it stands, for [`Self::withdraw`].
     pub async fn before(&self) -> Result<Option<Value>, Error> {
-        self.read().await.map_err(|why| refused(Installed::Webhook, "read", why))
+        self.read().await.map_err(|why| refused(self.entry.object(), "read", why))
     }
 
     /// As if we had not registered: as it was before, or not at all.
     pub async fn withdraw(&self, before: Option<Value>) -> Result<(), Error> {
-        let failed = |reason| refused(Installed::Webhook, "withdraw", reason);
+        let failed = |reason| refused(self.entry.object(), "withdraw", reason);
+        let path = self.entry.object().path();
         let answer = match before {
-            None => self.client.delete(&Installed::Webhook.path()).await,
+            None => self.client.delete(&path).await,
             Some(mut object) => {
                 let now = self.read().await.map_err(failed)?;
                 object["metadata"]["resourceVersion"] =
                     now.map(|now| now["metadata"]["resourceVersion"].clone()).into();
-                self.client.put(&Installed::Webhook.path(), &object).await
+                self.client.put(&path, &object).await
             }
         };
         let answer = answer.map_err(|NoAnswer(reason)| failed(reason))?;
@@ -108,43 +109,66 @@ impl Registration {
         let mut state = State::Kept;
         loop {
             tokio::time::sleep(CHECK).await;
-            let new = match self.check().await {
-                Ok(new) => new,
-                Err(reason) => {
-                    tracing::debug!(reason, "cannot look after the registration");
-                    continue;
-                }
-            };
-            if new != std::mem::replace(&mut state, new) {
-                new.tell(&self.url);
+            match self.check(|_| {}).await {
+                Ok(new) => self.tell(&mut state, new),
+                Err(reason) => tracing::debug!(reason, "cannot look after the registration"),
             }
         }
     }
 
-    async fn check(&self) -> Result<State, String> {
-        let Some(mut object) = self.read().await? else { return Ok(State::Deleted) };
-        if url(&object) != Some(&self.url) {
+    /// Sees to it that our certificate is there, and to what `amend` changes.
+    pub async fn check(&self, amend: impl FnOnce(&mut Value)) -> Result<State, String> {
+        let Some(found) = self.read().await? else { return Ok(State::Deleted) };
+        if !self.is_here(&found) {
             // Two that differ about the address must not take it from each other for ever.
             return Ok(State::Elsewhere);
         }
+        let mut object = found.clone();
         let held = bundle(&object)?;
-        if contains(&held, &self.ca) {
-            return Ok(State::Kept);
+        let state = if contains(&held, &self.ca) {
+            State::Kept
+        } else {
+            let merged = encoded(&merged(&held, &self.ca, Timestamp::now()));
+            for config in Entry::client_configs(&mut object) {
+                config["caBundle"] = merged.clone();
+            }
+            State::Readded
+        };
+        amend(&mut object);
+        if object == found {
+            return Ok(state);
         }
-        object["webhooks"][0]["clientConfig"]["caBundle"] =
-            encoded(&merged(&held, &self.ca, Timestamp::now()));
         let answer = self.put(&object).await?;
         match answer.code {
             // After a conflict the next check looks again.
-            code if code.is_success() || code == StatusCode::CONFLICT => Ok(State::Readded),
+            code if code.is_success() || code == StatusCode::CONFLICT => Ok(state),
             StatusCode::NOT_FOUND => Ok(State::Deleted),
             _ => Err(answer.message()),
         }
     }
 
+    /// Says what has changed.
+    pub fn tell(&self, state: &mut State, new: State) {
+        if new == std::mem::replace(state, new) {
+            return;
+        }
+        let object = self.entry.object().title();
+        match new {
+            State::Kept => tracing::info!(%object, "in place"),
+            State::Readded => tracing::warn!(%object, "our certificate was gone; it is back"),
+            State::Deleted => tracing::warn!(%object, "{}", self.entry.loss()),
+            State::Elsewhere => tracing::warn!(
+                %object,
+                ours = %self.url(),
+                "registered at another address: this instance is not asked any more; all must \
+                 have the same --advertise"
+            ),
+        }
+    }
+
     /// None: there is no registration.
     async fn read(&self) -> Result<Option<Value>, String> {
-        let path = Installed::Webhook.path();
+        let path = self.entry.object().path();
         let answer = self.client.get(&path).await.map_err(|NoAnswer(reason)| reason)?;
         match answer.code {
             StatusCode::OK => answer.json().map(Some).map_err(|e| e.to_string()),
@@ -154,8 +178,8 @@ impl Registration {
     }
 
     async fn create(&self) -> Result<Answer, String> {
-        let Manifest { kind, body } = self.manifest(&self.ca);
-        let path = kind.path();
+        let body = self.body(&self.ca, &Value::Null);
+        let path = self.entry.object().path();
         let all = path.rsplit_once('/').map_or(path.as_str(), |(all, _)| all);
         let path = format!("{all}?fieldManager={NAME}");
         self.client.post(&path, &body).await.map_err(|NoAnswer(reason)| reason)
@@ -163,66 +187,67 @@ impl Registration {
 
     /// As this version wants it, with the certificates of the others.
     async fn replace(&self, mut object: Value) -> Result<Answer, String> {
-        let body = self.manifest(&merged(&bundle(&object)?, &self.ca, Timestamp::now())).body;
-        object["webhooks"] = body["webhooks"].clone();
-        let labels = body["metadata"]["labels"].as_object().cloned().unwrap_or_default();
-        for (label, value) in labels {
-            object["metadata"]["labels"][label] = value;
+        // Of one that was a stranger's until now, those are none of ours.
+        let held = if is_ours(&object) { bundle(&object)? } else { String::new() };
+        let mut body = self.body(&merged(&held, &self.ca, Timestamp::now()), &object);
+        for part in ["webhooks", "spec"] {
+            if !body[part].is_null() {
+                object[part] = body[part].take();
+            }
+        }
+        for part in ["labels", "annotations"] {
+            let wanted = body["metadata"][part].as_object().cloned().unwrap_or_default();
+            for (key, value) in wanted {
+                object["metadata"][part][key] = value;
+            }
         }
         self.put(&object).await
     }
 
     /// Only if it is still as we read it: `object` carries its version.
     async fn put(&self, object: &Value) -> Result<Answer, String> {
-        let path = format!("{}?fieldManager={NAME}", Installed::Webhook.path());
+        let path = format!("{}?fieldManager={NAME}", self.entry.object().path());
         self.client.put(&path, object).await.map_err(|NoAnswer(reason)| reason)
     }
 
-    fn manifest(&self, bundle: &str) -> Manifest {
-        manifests::webhook(&self.url, &encoded(bundle), self.intercept)
+    fn body(&self, bundle: &str, now: &Value) -> Value {
+        self.entry.body(&self.url, &encoded(bundle), now)
+    }
+
+    fn url(&self) -> String {
+        self.entry.url(&self.url)
+    }
+
+    fn is_here(&self, object: &Value) -> bool {
+        url(object) == Some(&self.url())
     }
 }
 
 impl std::fmt::Debug for Registration {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Registration").field("url", &self.url).finish_non_exhaustive()
+        f.debug_struct("Registration").field("url", &self.url()).finish_non_exhaustive()
     }
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum State {
+pub enum State {
     Kept,
     Readded,
     Deleted,
     Elsewhere,
 }
 
-impl State {
-    fn tell(self, url: &str) {
-        let object = Installed::Webhook.title();
-        match self {
-            Self::Kept => tracing::info!(%object, "in place"),
-            Self::Readded => tracing::warn!(%object, "our certificate was gone; it is back"),
-            Self::Deleted => tracing::warn!(
-                %object,
-                "deleted: evictions pass without being asked about until Holdfast is started again"
-            ),
-            Self::Elsewhere => tracing::warn!(
-                %object,
-                ours = url,
-                "registered at another address: this instance is not asked any more; all must \
-                 have the same --advertise"
-            ),
-        }
-    }
+/// Whether we made it, or took it over.
+pub fn is_ours(object: &Value) -> bool {
+    object["metadata"]["labels"][MANAGED_BY] == NAME
 }
 
 fn url(object: &Value) -> Option<&str> {
-    object["webhooks"][0]["clientConfig"]["url"].as_str()
+    Entry::client_config(object)["url"].as_str()
 }
 
 fn bundle(object: &Value) -> Result<String, String> {
-    decoded(&object["webhooks"][0]["clientConfig"]["caBundle"])
+    decoded(&Entry::client_config(object)["caBundle"])
 }
 
 /// Of a `caBundle`; null is none.
@@ -243,14 +268,22 @@ pub fn encoded(bundle: &str) -> Value {
 
 #[cfg(test)]
 mod tests {
+    use super::super::Intercept;
     use super::*;
 
     #[test]
     fn the_bundle_is_read_as_it_was_written() {
-        let object =
-            manifests::webhook("https://h/evict", &encoded("one\ntwo\n"), Intercept::Outside).body;
-        assert_eq!(bundle(&object).unwrap(), "one\ntwo\n");
-        assert_eq!(url(&object), Some("https://h/evict"));
+        let entries = [
+            (Entry::Evictions(Intercept::Outside), "https://h/evict"),
+            (Entry::Guard, "https://h/podunavailablebudgets"),
+            (Entry::Conversion, "https://h/convert"),
+        ];
+        for (entry, address) in entries {
+            let object = entry.body("https://h/evict", &encoded("one\ntwo\n"), &Value::Null);
+            assert_eq!(bundle(&object).unwrap(), "one\ntwo\n");
+            assert_eq!(url(&object), Some(address));
+            assert!(is_ours(&object));
+        }
         assert_eq!(bundle(&json!({})).unwrap(), "");
         let garbled = json!({"webhooks": [{"clientConfig": {"caBundle": "%"}}]});
         assert!(bundle(&garbled).is_err());

@@ -4,6 +4,7 @@
 use serde::Deserialize;
 use serde_json::{Value, json};
 
+use super::unavailable::PROBE;
 use super::{NAME, SYSTEM_NAMESPACE};
 use crate::api_client::{ApiClient, NoAnswer};
 
@@ -25,6 +26,7 @@ pub enum Where {
 }
 
 const READ: &[&str] = &["list", "watch"];
+const GET: &[&str] = &["get"];
 
 const SERVING: &[Right] = &[
     right("", &["pods"], &["get", "list", "watch"]),
@@ -39,8 +41,11 @@ const SERVING: &[Right] = &[
     right("scheduling.holdfast.dev", &["podgroups", "workloads"], READ),
     right("leaderworkerset.x-k8s.io", &["leaderworkersets"], READ),
     right("jobset.x-k8s.io", &["jobsets"], READ),
+    right("apps.kruise.io", &["clonesets", "statefulsets"], READ),
     // Pods may be owned by any kind; its /scale is all that is read of it.
     right("*", &["*/scale"], &["get"]),
+    // To see whether PodUnavailableBudgets are ours.
+    UNAVAILABLE_CRD,
     // To find out at start whether everything is installed, and to keep our address and CA there.
     named("admissionregistration.k8s.io", &["mutatingwebhookconfigurations"], &["get", "update"]),
     named(
@@ -70,12 +75,38 @@ const NATIVE: &[Right] = &[
     own(named("", &["services"], &["get"])),
 ];
 
+const UNAVAILABLE_CRD: Right = Right {
+    name: Some("podunavailablebudgets.policy.kruise.io"),
+    ..right("apiextensions.k8s.io", &["customresourcedefinitions"], &["get"])
+};
+
+/// What `PodUnavailableBudgets` need besides.
+const UNAVAILABLE: &[Right] = &[
+    right("policy.kruise.io", &["podunavailablebudgets"], &["get", "list", "watch"]),
+    right("policy.kruise.io", &["podunavailablebudgets/status"], &["update"]),
+    // Our address and CA, for conversion and for the webhooks.
+    Right { verbs: &["update"], ..UNAVAILABLE_CRD },
+    named("admissionregistration.k8s.io", &["validatingwebhookconfigurations"], &["get", "update"]),
+    // To see whether API servers call us about pods: of this name alone.
+    Right { name: Some(PROBE), ..right("", &["pods/eviction"], &["create"]) },
+    // Whether it is the system that takes a pod away: of other owners it is found out by their /scale.
+    right("", &["namespaces", "nodes", "replicationcontrollers"], GET),
+    right("apps", &["replicasets", "deployments", "statefulsets", "daemonsets"], GET),
+    right("batch", &["jobs"], GET),
+    right("leaderworkerset.x-k8s.io", &["leaderworkersets"], GET),
+    right("jobset.x-k8s.io", &["jobsets"], GET),
+    right("apps.kruise.io", &["clonesets", "statefulsets", "daemonsets"], GET),
+];
+
 const CLEARING: Right = right("", &["pods/status"], &["patch"]);
 
-/// `clearing`: whether stale `DisruptionTarget` conditions are to be cleared.
-pub fn needed(clearing: bool, native: bool) -> Vec<Right> {
+/// `clearing`: whether stale `DisruptionTarget` conditions are to be cleared; `unavailable`: whether
+/// `PodUnavailableBudgets` are ours.
+pub fn needed(clearing: bool, native: bool, unavailable: bool) -> Vec<Right> {
     let native = if native { NATIVE } else { &[] };
-    SERVING.iter().chain(native).copied().chain(clearing.then_some(CLEARING)).collect()
+    let unavailable = if unavailable { UNAVAILABLE } else { &[] };
+    let all = SERVING.iter().chain(native).chain(unavailable);
+    all.copied().chain(clearing.then_some(CLEARING)).collect()
 }
 
 pub fn rules(rights: &[Right], place: Where) -> Value {
@@ -196,7 +227,16 @@ mod tests {
 
     #[test]
     fn clearing_needs_one_more() {
-        assert!(!needed(false, false).contains(&CLEARING));
-        assert!(needed(true, false).contains(&CLEARING));
+        assert!(!needed(false, false, true).contains(&CLEARING));
+        assert!(needed(true, false, true).contains(&CLEARING));
+    }
+
+    #[test]
+    fn evictions_are_a_right_about_the_probe_alone() {
+        let rights = needed(true, true, true);
+        let evicting = rights.iter().filter(|right| right.resources.contains(&"pods/eviction"));
+        assert_eq!(evicting.map(|right| right.name).collect::<Vec<_>>(), [Some(PROBE)]);
+        let without = needed(true, true, false);
+        assert!(without.iter().all(|right| right.group != "policy.kruise.io"));
     }
 }

@@ -4,22 +4,25 @@ use std::time::Duration;
 
 use http::StatusCode;
 use serde::Deserialize;
+use serde_json::{Value, json};
 use tokio::time::Instant;
 
 use super::manifests::Installed;
 use super::native::give_back;
-use super::{MANAGED_BY, NAME};
-use crate::api_client::{ApiClient, NoAnswer};
+use super::registration::is_ours;
+use super::unavailable::TAKEN_OVER;
+use super::{MANAGED_BY, NAME, refused};
+use crate::api_client::{ApiClient, MERGE_PATCH, NoAnswer};
 use crate::connect::{ClusterOptions, connect};
 use crate::discovery::Resource;
 use crate::error::Error;
 use crate::watch::Backoff;
-use holdfast_api::budget;
+use holdfast_api::{budget, unavailable};
 
 #[derive(Clone, Debug, Default)]
 pub struct UninstallOptions {
     pub cluster: ClusterOptions,
-    /// Also delete the CRD if there are budgets, and with it every one of them.
+    /// Also delete the CRDs if there are budgets, and with them every one of those.
     pub delete_budgets: bool,
     /// Leave native mode although budgets that count replicas will count pods.
     pub allow_scope_loss: bool,
@@ -38,9 +41,10 @@ pub enum Removal {
     Progress(String),
 }
 
-/// The webhook first: from then on no eviction depends on us. The CRD last, if at all.
-const ORDER: [Installed; 11] = [
+/// The webhooks first: from then on nothing depends on us. The CRDs last, if at all.
+const ORDER: [Installed; 12] = [
     Installed::Webhook,
+    Installed::Guard,
     Installed::FlowSchema,
     Installed::PriorityLevel,
     Installed::Service,
@@ -57,6 +61,8 @@ const ORDER: [Installed; 11] = [
 /// Budgets with finalizers, and many of them, take a while.
 const CRD_GONE: Duration = Duration::from_secs(30);
 
+const COUNTS_MAX: usize = 5;
+
 /// Calls `tell` for each object as it goes, so that a failure half way shows what is left.
 pub async fn uninstall(
     options: &UninstallOptions,
@@ -70,11 +76,11 @@ pub async fn uninstall(
         give_back::mark_copies(&client).await?;
     }
     // Counted first, while we still have the right to.
-    let count = if native { Some(0) } else { count_budgets(&client).await };
-    let budgets = match count {
-        None => "all budgets (they could not be counted)".to_owned(),
-        Some(1) => "1 budget".to_owned(),
-        Some(n) => format!("{n} budgets"),
+    let count = if native { Some(0) } else { count(&client, &budget_resource()).await };
+    let unavailable = stop_conversion(&client).await?;
+    let unavailable_count = match unavailable {
+        Definition::Ours { .. } => count_unavailable(&client).await,
+        Definition::NotOurs => None,
     };
     for kind in ORDER {
         tell(&remove(&client, kind, String::new()).await?);
@@ -83,22 +89,72 @@ pub async fn uninstall(
             tell(&Removal::Removed(format!("{copies} copies of what are built-in budgets now")));
         }
     }
+    let delete = options.delete_budgets;
     // Without budgets there is nothing that deleting it could lose.
-    let crd = if options.delete_budgets || count == Some(0) {
-        let removal = remove(&client, Installed::Crd, format!(" with {budgets}")).await?;
-        wait_until_gone(&client).await?;
-        removal
-    } else {
-        match labels(&client, Installed::Crd).await? {
-            None => Removal::NotThere(Installed::Crd.title()),
-            Some(_) => Removal::Kept {
-                object: Installed::Crd.title(),
-                why: format!("deleting it deletes {budgets}"),
-            },
-        }
+    tell(&remove_crd(&client, Installed::Crd, count, delete || count == Some(0)).await?);
+    let delete = match unavailable {
+        Definition::Ours { taken_over } => delete || (unavailable_count == Some(0) && !taken_over),
+        // Says that it is not ours, or not there.
+        Definition::NotOurs => true,
     };
-    tell(&crd);
+    tell(&remove_crd(&client, Installed::UnavailableCrd, unavailable_count, delete).await?);
     Ok(())
+}
+
+async fn remove_crd(
+    client: &ApiClient,
+    kind: Installed,
+    count: Option<usize>,
+    delete: bool,
+) -> Result<Removal, Error> {
+    let budgets = match count {
+        None => "all budgets (they could not be counted)".to_owned(),
+        Some(1) => "1 budget".to_owned(),
+        Some(n) => format!("{n} budgets"),
+    };
+    if delete {
+        let removal = remove(client, kind, format!(" with {budgets}")).await?;
+        if matches!(removal, Removal::Removed(_)) {
+            wait_until_gone(client, kind).await?;
+        }
+        return Ok(removal);
+    }
+    let object = kind.title();
+    Ok(match (labels(client, kind).await?, count) {
+        (None, _) => Removal::NotThere(object),
+        (_, Some(0)) => Removal::Kept { object, why: "it was there before Holdfast".to_owned() },
+        _ => Removal::Kept { object, why: format!("deleting it deletes {budgets}") },
+    })
+}
+
+/// Of `PodUnavailableBudgets`.
+enum Definition {
+    Ours { taken_over: bool },
+    NotOurs,
+}
+
+/// Nobody converts when we are gone. Budgets are then the same in both versions, but for what one of them
+/// keeps in annotations.
+async fn stop_conversion(client: &ApiClient) -> Result<Definition, Error> {
+    let kind = Installed::UnavailableCrd;
+    let failed = |reason| refused(kind, "change", reason);
+    let answer = client.get(&kind.path()).await.map_err(|NoAnswer(why)| failed(why))?;
+    let object: Value = match answer.code {
+        StatusCode::OK => answer.json().map_err(|error| failed(error.to_string()))?,
+        StatusCode::NOT_FOUND => return Ok(Definition::NotOurs),
+        _ => return Err(failed(answer.message())),
+    };
+    if !is_ours(&object) {
+        return Ok(Definition::NotOurs);
+    }
+    let patch = json!({"spec": {"conversion": {"strategy": "None", "webhook": null}}});
+    let answer = client.patch(&kind.path(), MERGE_PATCH, &patch).await;
+    let answer = answer.map_err(|NoAnswer(why)| failed(why))?;
+    if !answer.code.is_success() {
+        return Err(failed(answer.message()));
+    }
+    let taken_over = !object["metadata"]["annotations"][TAKEN_OVER].is_null();
+    Ok(Definition::Ours { taken_over })
 }
 
 async fn remove(client: &ApiClient, kind: Installed, what_else: String) -> Result<Removal, Error> {
@@ -156,13 +212,13 @@ async fn labels(client: &ApiClient, kind: Installed) -> Result<Option<Labels>, E
     }
 }
 
-async fn wait_until_gone(client: &ApiClient) -> Result<(), Error> {
+async fn wait_until_gone(client: &ApiClient, kind: Installed) -> Result<(), Error> {
     let deadline = Instant::now() + CRD_GONE;
     let mut backoff = Backoff::new();
-    while labels(client, Installed::Crd).await?.is_some() {
+    while labels(client, kind).await?.is_some() {
         if Instant::now() > deadline {
             return Err(Error::Refused {
-                action: format!("delete {}", Installed::Crd.title()),
+                action: format!("delete {}", kind.title()),
                 reason: format!(
                     "still being deleted after {} s; do budgets carry finalizers?",
                     CRD_GONE.as_secs()
@@ -174,8 +230,25 @@ async fn wait_until_gone(client: &ApiClient) -> Result<(), Error> {
     Ok(())
 }
 
+fn budget_resource() -> Resource {
+    Resource::fixed(budget::GROUP, budget::VERSION, budget::PLURAL)
+}
+
+/// API servers may go on asking us for conversion for a moment.
+async fn count_unavailable(client: &ApiClient) -> Option<usize> {
+    let resource = Resource::fixed(unavailable::GROUP, unavailable::VERSION, unavailable::PLURAL);
+    let mut backoff = Backoff::new();
+    for _ in 1..COUNTS_MAX {
+        if let Some(count) = count(client, &resource).await {
+            return Some(count);
+        }
+        backoff.pause().await;
+    }
+    count(client, &resource).await
+}
+
 /// None: the right to count them may have gone with an earlier run.
-async fn count_budgets(client: &ApiClient) -> Option<usize> {
+async fn count(client: &ApiClient, resource: &Resource) -> Option<usize> {
     #[derive(Deserialize)]
     struct List {
         metadata: ListMeta,
@@ -187,8 +260,7 @@ async fn count_budgets(client: &ApiClient) -> Option<usize> {
         #[serde(default)]
         remaining_item_count: usize,
     }
-    let path = Resource::fixed(budget::GROUP, budget::VERSION, budget::PLURAL).path();
-    let counted = match client.list(&format!("{path}?limit=500")).await {
+    let counted = match client.list(&format!("{}?limit=500", resource.path())).await {
         Ok(answer) if answer.code == StatusCode::OK => answer.json::<List>().ok(),
         Ok(_) | Err(_) => None,
     };

@@ -1,6 +1,6 @@
 //! Where the objects of each of the engine's kinds come from.
 
-use holdfast_api::budget;
+use holdfast_api::{budget, unavailable};
 use holdfast_core::Kind;
 use holdfast_core::model::GroupApi;
 
@@ -24,10 +24,11 @@ impl Source {
             Kind::Pod => Self::built_in("", "pods"),
             Kind::BuiltinBudget => Self::built_in("policy", "poddisruptionbudgets"),
             Kind::Budget => Self::discovered(budget::GROUP, &[budget::VERSION], budget::KIND),
+            // Kruise's releases serve the older one alone; those are read, and never written.
             Kind::UnavailableBudget => Self::discovered(
-                "policy.kruise.io",
-                &["v1beta1", "v1alpha1"],
-                "PodUnavailableBudget",
+                unavailable::GROUP,
+                &[unavailable::VERSION, "v1alpha1"],
+                unavailable::KIND,
             ),
             Kind::PodGroup(api) => Self::scheduling(*api, "PodGroup"),
             Kind::Workload(api) => Self::scheduling(*api, "Workload"),

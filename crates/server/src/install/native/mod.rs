@@ -26,6 +26,7 @@ use jiff::{SignedDuration, Timestamp};
 use serde_json::Value;
 use tokio::sync::watch;
 
+use super::entry::Entry;
 use super::manifests::{self, Installed, Intercept};
 use super::registration::Registration;
 use super::{MANAGED_BY, NAME, SYSTEM_NAMESPACE, apply_one, refused};
@@ -104,7 +105,7 @@ impl Takeover {
 
     /// Of an instance that finds `policy/v1` to be ours already, before it is ready itself.
     pub async fn join(&mut self) -> Result<(), Error> {
-        self.registration.intercept = self.intercept_now().await?;
+        self.registration.entry = Entry::Evictions(self.intercept_now().await?);
         self.registration.register().await?;
         api_service::take_over(&self.client, &self.place).await
     }
@@ -130,7 +131,7 @@ impl Takeover {
             "copied the built-in budgets"
         );
         let before = self.registration.before().await?;
-        self.registration.intercept = Intercept::All;
+        self.registration.entry = Entry::Evictions(Intercept::All);
         self.registration.register().await?;
         tokio::time::sleep(NOTICE).await;
         let (stop, stopped) = watch::channel(false);
@@ -188,7 +189,7 @@ impl Takeover {
         let unwritten = budgets.iter().filter(|(_, budget)| import::is_copy(budget));
         let unwritten: Vec<_> = unwritten.map(|(key, _)| key.clone()).collect();
         import::mark(&self.client, &unwritten, Some(SERVED_NOW)).await?;
-        self.registration.intercept = Intercept::DryRuns;
+        self.registration.entry = Entry::Evictions(Intercept::DryRuns);
         self.registration.register().await
     }
 
@@ -237,7 +238,8 @@ impl Takeover {
                  out of date; the webhook decides every eviction until apiservice/v1.policy is ours again"
             );
         }
-        Registration { intercept, ..self.registration.clone() }.register().await
+        let entry = Entry::Evictions(intercept);
+        Registration { entry, ..self.registration.clone() }.register().await
     }
 
     /// Whether it is ours. Our certificate is in it then.

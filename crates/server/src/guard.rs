@@ -1,0 +1,236 @@
+//! Has API servers ask about pods where `PodUnavailableBudgets` are, and nowhere else, and finds out
+//! whether they do.
+//!
+//! ```text
+//!   namespaces with budgets --> namespaceSelector of the webhook on pods
+//!          probe: an eviction, as a dry run, of a pod that is not there
+//!   pod not found: not called yet      refused by our webhook: Input::Intercepted
+//! ```
+//!
+//! Every instance does all of this. A namespace is added by whoever sees a budget in it first, and
+//! taken out only after a live read has shown none: one that lags behind takes nothing away.
+
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+use futures_util::{StreamExt, stream};
+use holdfast_api::unavailable;
+use holdfast_core::Input;
+use http::StatusCode;
+use serde::Deserialize;
+use serde_json::{Value, json};
+use tokio::sync::{mpsc, watch};
+
+use crate::api_client::ApiClient;
+use crate::discovery::Resource;
+use crate::error::Error;
+use crate::install::unavailable::{PROBE, PROBED, guard, guarded, is_guardable};
+use crate::install::{Entry, Registration, State};
+use crate::watch::Backoff;
+
+/// How often to see whether the webhooks are still there, and our CA in them.
+const CHECK: Duration = Duration::from_secs(10);
+
+/// For the other API servers, when one is seen to call us. They watch.
+const NOTICE: Duration = Duration::from_secs(1);
+
+/// Probes under way at a time.
+const PROBES_MAX: usize = 8;
+
+#[derive(Debug)]
+pub struct Guard {
+    registration: Registration,
+    /// So that conversion goes on.
+    conversion: Registration,
+    covered: watch::Receiver<BTreeSet<String>>,
+    feed: mpsc::Sender<Input>,
+}
+
+impl Guard {
+    /// `registration`: any of ours.
+    pub fn new(
+        registration: &Registration,
+        covered: watch::Receiver<BTreeSet<String>>,
+        feed: mpsc::Sender<Input>,
+    ) -> Self {
+        let of = |entry| Registration { entry, ..registration.clone() };
+        Self { registration: of(Entry::Guard), conversion: of(Entry::Conversion), covered, feed }
+    }
+
+    /// Whether requests come here already, or to a process that is gone. Any answer is better than none.
+    pub async fn join(&self) -> Result<bool, Error> {
+        let exists = self.registration.exists().await?;
+        if exists {
+            self.registration.register().await?;
+        }
+        Ok(exists)
+    }
+
+    /// When we can decide. Deleting the configuration is the kill switch: only an installation brings it
+    /// back.
+    pub async fn begin(&self, install: bool) -> Result<(), Error> {
+        if install {
+            return self.registration.register().await;
+        }
+        tracing::warn!(
+            object = %Entry::Guard.object().title(),
+            "not there: PodUnavailableBudgets guard pods from evictions only"
+        );
+        Ok(())
+    }
+
+    /// For ever.
+    pub async fn keep(self) {
+        let Self { registration, conversion, covered, feed } = self;
+        let interception = Interception {
+            registration,
+            feed,
+            state: State::Kept,
+            in_force: BTreeSet::new(),
+            seen: None,
+        };
+        tokio::join!(conversion.keep(), interception.keep(covered));
+    }
+}
+
+struct Interception {
+    registration: Registration,
+    feed: mpsc::Sender<Input>,
+    state: State,
+    /// Namespaces that the webhook names.
+    in_force: BTreeSet<String>,
+    /// Those in which an API server was seen to call it, as the engine knows them.
+    seen: Option<BTreeSet<String>>,
+}
+
+impl Interception {
+    async fn keep(mut self, mut covered: watch::Receiver<BTreeSet<String>>) {
+        let mut backoff = Backoff::new();
+        loop {
+            let mut wanted = covered.borrow_and_update().clone();
+            wanted.retain(|namespace| is_guardable(namespace));
+            let done = match self.round(&wanted).await {
+                Ok(done) => done,
+                Err(reason) => {
+                    tracing::debug!(reason, "cannot look after the webhook on pods");
+                    false
+                }
+            };
+            let pause = async {
+                if done {
+                    backoff.reset();
+                    tokio::time::sleep(CHECK).await;
+                } else {
+                    backoff.pause().await;
+                }
+            };
+            tokio::select! {
+                changed = covered.changed() => if changed.is_err() { return },
+                () = pause => {}
+            }
+        }
+    }
+
+    /// Whether everything is as it should be.
+    async fn round(&mut self, wanted: &BTreeSet<String>) -> Result<bool, String> {
+        self.select(wanted).await?;
+        let mut seen = self.seen.clone().unwrap_or_default();
+        seen.retain(|namespace| self.in_force.contains(namespace));
+        let asked: Vec<String> =
+            wanted.iter().filter(|namespace| !seen.contains(*namespace)).cloned().collect();
+        let probes = asked.into_iter().filter(|namespace| self.in_force.contains(namespace));
+        let client = &self.registration.client;
+        let probes = stream::iter(probes)
+            .map(|namespace| async move {
+                is_intercepted(client, &namespace).await.then_some(namespace)
+            })
+            .buffer_unordered(PROBES_MAX);
+        let new: Vec<String> = probes.filter_map(std::future::ready).collect().await;
+        if !new.is_empty() {
+            tokio::time::sleep(NOTICE).await;
+            seen.extend(new);
+        }
+        // Nobody asks for the webhook when it was deleted on purpose, or is another's.
+        let given_up = matches!(self.state, State::Deleted | State::Elsewhere);
+        let done = given_up || wanted.is_subset(&seen);
+        if self.seen.as_ref() != Some(&seen) {
+            self.seen = Some(seen.clone());
+            // The runtime is gone only when the process is stopping.
+            let _ = self.feed.send(Input::Intercepted(seen)).await;
+        }
+        Ok(done)
+    }
+
+    /// Has the webhook called in these namespaces, and in others that have budgets after all.
+    async fn select(&mut self, wanted: &BTreeSet<String>) -> Result<(), String> {
+        let mut gone = BTreeSet::new();
+        for namespace in self.in_force.difference(wanted) {
+            if !has_budgets(&self.registration.client, namespace).await? {
+                gone.insert(namespace.clone());
+            }
+        }
+        let mut in_force = BTreeSet::new();
+        let url = &self.registration.url;
+        let checking = self.registration.check(|object| {
+            let held = guarded(object);
+            in_force = held.union(wanted).filter(|name| !gone.contains(*name)).cloned().collect();
+            if in_force != held {
+                let bundle = object["webhooks"][0]["clientConfig"]["caBundle"].clone();
+                object["webhooks"] = guard(url, &bundle, &in_force)["webhooks"].take();
+            }
+        });
+        let state = checking.await?;
+        self.registration.tell(&mut self.state, state);
+        if matches!(state, State::Deleted | State::Elsewhere) {
+            in_force.clear();
+        }
+        if in_force != self.in_force {
+            tracing::info!(namespaces = in_force.len(), "pods are guarded");
+        }
+        self.in_force = in_force;
+        Ok(())
+    }
+}
+
+async fn has_budgets(client: &ApiClient, namespace: &str) -> Result<bool, String> {
+    #[derive(Deserialize)]
+    struct List {
+        items: Vec<serde::de::IgnoredAny>,
+    }
+    let resource = Resource::fixed(unavailable::GROUP, unavailable::VERSION, unavailable::PLURAL);
+    let path = format!("{}?limit=1", resource.namespace_path(namespace));
+    let answer = client.list(&path).await.map_err(|error| error.to_string())?;
+    match answer.code {
+        StatusCode::OK => {
+            let list: List = answer.json().map_err(|error| error.to_string())?;
+            Ok(!list.items.is_empty())
+        }
+        // The definition is gone, and all budgets with it.
+        StatusCode::NOT_FOUND => Ok(false),
+        _ => Err(answer.message()),
+    }
+}
+
+/// Admission comes before the pod is looked up, so that there need not be one.
+async fn is_intercepted(client: &ApiClient, namespace: &str) -> bool {
+    let path = format!("/api/v1/namespaces/{namespace}/pods/{PROBE}/eviction?dryRun=All");
+    match client.post(&path, &probe(namespace)).await {
+        Ok(answer) if answer.message().contains(PROBED) => true,
+        Ok(answer) => {
+            tracing::debug!(namespace, reason = %answer.message(), "pods are not guarded yet");
+            false
+        }
+        Err(error) => {
+            tracing::debug!(namespace, reason = %error, "cannot probe");
+            false
+        }
+    }
+}
+
+fn probe(namespace: &str) -> Value {
+    json!({
+        "apiVersion": "policy/v1",
+        "kind": "Eviction",
+        "metadata": {"name": PROBE, "namespace": namespace},
+    })
+}

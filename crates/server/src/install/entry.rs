@@ -1,0 +1,82 @@
+//! The objects by which API servers find us, each with our address and our certificates in it.
+
+use serde_json::Value;
+
+use super::manifests::{self, Installed, Intercept};
+use super::unavailable;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Entry {
+    /// Evictions come to be decided.
+    Evictions(Intercept),
+    /// `PodUnavailableBudgets` come to be validated, and changes of the pods that they guard to be
+    /// decided.
+    Guard,
+    /// `PodUnavailableBudgets` come to be converted from version to version.
+    Conversion,
+}
+
+impl Entry {
+    pub fn object(self) -> Installed {
+        match self {
+            Self::Evictions(_) => Installed::Webhook,
+            Self::Guard => Installed::Guard,
+            Self::Conversion => Installed::UnavailableCrd,
+        }
+    }
+
+    /// What its first client is called at, where evictions go to this URL.
+    pub fn url(self, evict: &str) -> String {
+        match self {
+            Self::Evictions(_) => evict.to_owned(),
+            Self::Guard => endpoint(evict, unavailable::BUDGETS_PATH),
+            Self::Conversion => endpoint(evict, unavailable::CONVERT_PATH),
+        }
+    }
+
+    /// As this version wants it. The bundle is in base64; `now` is the object as it stands.
+    pub fn body(self, evict: &str, bundle: &Value, now: &Value) -> Value {
+        match self {
+            Self::Evictions(intercept) => manifests::webhook(evict, bundle, intercept).body,
+            // Whoever was guarded goes on being so.
+            Self::Guard => unavailable::guard(evict, bundle, &unavailable::guarded(now)),
+            Self::Conversion => unavailable::crd(&self.url(evict), bundle, now),
+        }
+    }
+
+    /// What is wrong when it is gone while we run.
+    pub fn loss(self) -> &'static str {
+        match self {
+            Self::Evictions(_) => {
+                "deleted: evictions pass without being asked about until Holdfast is started again"
+            }
+            Self::Guard => {
+                "deleted: PodUnavailableBudgets are not validated, and guard pods from evictions only, \
+                 until Holdfast is started again"
+            }
+            Self::Conversion => "deleted, and all PodUnavailableBudgets with it",
+        }
+    }
+
+    /// Where addresses and certificates are.
+    pub fn client_configs(object: &mut Value) -> Vec<&mut Value> {
+        if object["spec"].is_object() {
+            return vec![&mut object["spec"]["conversion"]["webhook"]["clientConfig"]];
+        }
+        let webhooks = object["webhooks"].as_array_mut();
+        webhooks.into_iter().flatten().map(|webhook| &mut webhook["clientConfig"]).collect()
+    }
+
+    /// The first of them. They differ in nothing but the path.
+    pub fn client_config(object: &Value) -> &Value {
+        match &object["spec"] {
+            Value::Object(_) => &object["spec"]["conversion"]["webhook"]["clientConfig"],
+            _ => &object["webhooks"][0]["clientConfig"],
+        }
+    }
+}
+
+/// Another path on the same host.
+pub fn endpoint(evict: &str, path: &str) -> String {
+    format!("{}{path}", evict.strip_suffix("/evict").unwrap_or(evict))
+}

@@ -1,0 +1,212 @@
+//! What `PodUnavailableBudgets` need on a cluster: their definition, which may be Kruise's, and a
+//! webhook on pods, in those namespaces alone that have such budgets.
+
+use std::collections::BTreeSet;
+
+use http::StatusCode;
+use serde_json::{Value, json};
+
+use super::entry::endpoint;
+use super::manifests::{Installed, metadata};
+use super::registration::is_ours;
+use super::{EXCLUDED_NAMESPACES, MANAGED_BY, NAME, refused};
+use crate::api_client::{ApiClient, NoAnswer};
+use crate::error::Error;
+use crate::webhook::TIMEOUT_SECONDS;
+
+pub const BUDGETS_PATH: &str = "/podunavailablebudgets";
+pub const CONVERT_PATH: &str = "/convert";
+pub const PODS_PATH: &str = "/pods";
+
+/// No such pod needs to be there: its evictions show whether API servers call the webhook on pods.
+pub const PROBE: &str = "holdfast-probe";
+
+/// How the webhook answers the probe.
+pub const PROBED: &str = "this probe of Holdfast's has come where it should";
+
+/// The webhook on pods.
+const PODS_WEBHOOK: &str = "pods.holdfast.dev";
+
+/// On a definition that was there before us. It stays when we go.
+pub const TAKEN_OVER: &str = "holdfast.dev/taken-over";
+
+/// Whether `PodUnavailableBudgets` are ours to keep. The definition is looked at, and not changed.
+pub async fn is_to_be_served(
+    client: &ApiClient,
+    install: bool,
+    take_over: bool,
+) -> Result<bool, Error> {
+    let crd = Installed::UnavailableCrd;
+    let failed = |reason| refused(crd, "read", reason);
+    let answer = client.get(&crd.path()).await.map_err(|NoAnswer(reason)| failed(reason))?;
+    let (serves, why) = match answer.code {
+        StatusCode::OK => {
+            let found: Value = answer.json().map_err(|error| failed(error.to_string()))?;
+            match (is_ours(&found), install, take_over) {
+                (true, ..) => (true, "ours"),
+                (false, true, true) => (true, "taken over"),
+                (false, ..) => {
+                    (false, "somebody else's, which `serve --install --take-over` replaces")
+                }
+            }
+        }
+        StatusCode::NOT_FOUND if install => (true, "new"),
+        StatusCode::NOT_FOUND => (false, "absent, which `serve --install` installs"),
+        // An installation of a version that knew nothing of them.
+        StatusCode::FORBIDDEN if !install => (false, "not for us to read"),
+        _ => return Err(failed(answer.message())),
+    };
+    let object = crd.title();
+    if serves {
+        tracing::info!(%object, definition = why, "PodUnavailableBudgets are Holdfast's");
+    } else {
+        tracing::warn!(%object, definition = why, "PodUnavailableBudgets are not Holdfast's, and left alone");
+    }
+    Ok(serves)
+}
+
+/// The bundle is in base64; `now` is the definition as it stands.
+pub fn crd(url: &str, bundle: &Value, now: &Value) -> Value {
+    let bundle = bundle.as_str().unwrap_or_default();
+    let mut crd = holdfast_api::unavailable::crd::with_conversion(url, bundle);
+    crd["metadata"]["labels"][MANAGED_BY] = json!(NAME);
+    if !now.is_null() && !is_ours(now) {
+        crd["metadata"]["annotations"][TAKEN_OVER] = json!("true");
+    }
+    crd
+}
+
+/// The configuration of both webhooks. Where no budget is, the one on pods is not even there.
+pub fn guard(evict: &str, bundle: &Value, namespaces: &BTreeSet<String>) -> Value {
+    let mut webhooks = vec![json!({
+        "name": "podunavailablebudgets.holdfast.dev",
+        "clientConfig": {"url": endpoint(evict, BUDGETS_PATH), "caBundle": bundle},
+        "rules": [{
+            "apiGroups": ["policy.kruise.io"],
+            "apiVersions": ["v1alpha1", "v1beta1"],
+            "resources": ["podunavailablebudgets"],
+            "operations": ["CREATE", "UPDATE"],
+            "scope": "Namespaced",
+        }],
+        "failurePolicy": "Fail",
+        "sideEffects": "None",
+        "timeoutSeconds": TIMEOUT_SECONDS,
+        "matchPolicy": "Equivalent",
+        "admissionReviewVersions": ["v1"],
+    })];
+    if !namespaces.is_empty() {
+        webhooks.push(pods(evict, bundle, namespaces));
+    }
+    json!({
+        "apiVersion": "admissionregistration.k8s.io/v1",
+        "kind": "ValidatingWebhookConfiguration",
+        "metadata": metadata(),
+        "webhooks": webhooks,
+    })
+}
+
+fn pods(evict: &str, bundle: &Value, namespaces: &BTreeSet<String>) -> Value {
+    let rule = |resource: &str, operations: &[&str]| {
+        json!({
+            "apiGroups": [""],
+            "apiVersions": ["v1"],
+            "resources": [resource],
+            "operations": operations,
+            "scope": "Namespaced",
+        })
+    };
+    let condition = |name: &str, expression: &str| json!({"name": name, "expression": expression});
+    json!({
+        "name": PODS_WEBHOOK,
+        "clientConfig": {"url": endpoint(evict, PODS_PATH), "caBundle": bundle},
+        "rules": [
+            rule("pods", &["DELETE", "UPDATE"]),
+            rule("pods/resize", &["UPDATE"]),
+            // The probe: evictions themselves are decided elsewhere.
+            rule("pods/eviction", &["CREATE"]),
+        ],
+        "namespaceSelector": {"matchExpressions": [{
+            "key": "kubernetes.io/metadata.name",
+            "operator": "In",
+            "values": namespaces,
+        }]},
+        "matchConditions": [
+            condition("not-ended", IS_NOT_ENDED),
+            condition("disruptive", MAY_DISRUPT),
+            condition("probe", &is_probe()),
+        ],
+        // As for evictions: an allow that nobody recorded breaks the budget.
+        "failurePolicy": "Fail",
+        "sideEffects": "NoneOnDryRun",
+        "timeoutSeconds": TIMEOUT_SECONDS,
+        "matchPolicy": "Equivalent",
+        "admissionReviewVersions": ["v1"],
+    })
+}
+
+/// The kubelet's last delete of a pod, above all. To create is what is done to an eviction.
+const IS_NOT_ENDED: &str = "request.operation == 'CREATE' || \
+    !(has(oldObject.metadata.deletionTimestamp) || (has(oldObject.status) && \
+    has(oldObject.status.phase) && oldObject.status.phase in ['Succeeded', 'Failed']))";
+
+/// An update of the spec, or one that says that the pod is unavailable from now on.
+const MAY_DISRUPT: &str = "request.operation != 'UPDATE' || object.spec != oldObject.spec || \
+    (has(object.metadata.labels) && object.metadata.labels.exists(key, \
+    key.startsWith('unavailable-pod.kruise.io/') && \
+    !(has(oldObject.metadata.labels) && key in oldObject.metadata.labels)))";
+
+fn is_probe() -> String {
+    format!("request.operation != 'CREATE' || (request.name == '{PROBE}' && request.dryRun)")
+}
+
+/// The namespaces in which the configuration has pods asked about.
+pub fn guarded(configuration: &Value) -> BTreeSet<String> {
+    let webhooks = configuration["webhooks"].as_array();
+    let pods = webhooks.into_iter().flatten().find(|webhook| webhook["name"] == PODS_WEBHOOK);
+    let values = pods.map(|pods| &pods["namespaceSelector"]["matchExpressions"][0]["values"]);
+    let names = values.and_then(Value::as_array).into_iter().flatten().filter_map(Value::as_str);
+    names.map(str::to_owned).collect()
+}
+
+/// Neither we nor the control plane may depend on ourselves.
+pub fn is_guardable(namespace: &str) -> bool {
+    !EXCLUDED_NAMESPACES.contains(&namespace)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const EVICT: &str = "https://127.0.0.1:9443/evict";
+
+    fn namespaces(names: &[&str]) -> BTreeSet<String> {
+        names.iter().map(|name| (*name).to_owned()).collect()
+    }
+
+    #[test]
+    fn what_is_asked_about() {
+        let body = guard(EVICT, &json!("Q0E="), &namespaces(&["a", "b"]));
+        insta::assert_snapshot!(serde_json::to_string_pretty(&body).unwrap());
+    }
+
+    #[test]
+    fn pods_of_namespaces_without_budgets_are_not_asked_about() {
+        let guarded_by = |names| guarded(&guard(EVICT, &json!("Q0E="), &namespaces(names)));
+        assert_eq!(guarded_by(&["a", "b"]), namespaces(&["a", "b"]));
+        assert_eq!(guarded_by(&[]), namespaces(&[]));
+        let none = guard(EVICT, &json!("Q0E="), &namespaces(&[]));
+        assert_eq!(none["webhooks"].as_array().unwrap().len(), 1, "an empty selector selects all");
+    }
+
+    #[test]
+    fn a_definition_of_somebody_else_is_marked() {
+        let marked = |now: Value| {
+            let crd = crd("https://h/convert", &json!("Q0E="), &now);
+            assert!(is_ours(&crd));
+            crd["metadata"]["annotations"][TAKEN_OVER] == "true"
+        };
+        assert!(!marked(Value::Null));
+        assert!(marked(json!({"metadata": {"name": "theirs"}})));
+        assert!(!marked(json!({"metadata": {"labels": {MANAGED_BY: NAME}}})));
+    }
+}
