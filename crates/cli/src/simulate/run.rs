@@ -213,6 +213,7 @@ impl<'a> Driver<'a> {
                     AllowReason::Granted => "Granted",
                     AllowReason::NotCovered => "NotCovered",
                     AllowReason::PodEnded => "PodEnded",
+                    AllowReason::Exempt => "Exempt",
                     AllowReason::PodGone | AllowReason::UidMismatch => "NotFound",
                 });
                 record.cost = allowed.grants.iter().map(|(_, cost)| cost).sum();
