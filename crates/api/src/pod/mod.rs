@@ -1,7 +1,7 @@
 //! Pods: thousands of them, so what the engine does not read is dropped by the parser.
 
 mod container;
-mod in_place;
+pub(crate) mod in_place;
 
 use std::collections::BTreeMap;
 

@@ -7,6 +7,7 @@ mod draft_job;
 mod errors;
 mod groups;
 mod owners;
+mod pod_admission;
 mod pods;
 mod settled;
 mod unavailable;

@@ -1,12 +1,19 @@
-//! The admission webhook's two messages: an eviction to decide, and the answer.
+//! The admission webhooks' messages: an eviction, or another disruption of a pod, to decide, and the
+//! answer.
+
+mod change;
+mod pod;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use holdfast_core::io::Eviction;
 use holdfast_core::model::{ObjectKey, Operation, Timestamp};
 use holdfast_core::verdict::{Denial, Verdict};
+use serde::de::IgnoredAny;
 use serde::{Deserialize, Serialize};
 use serde_json::json;
+
+pub use pod::{Circumstances, PodDisruption, PodReview, Toleration};
 
 use crate::lenient::{non_empty, null_default};
 
@@ -58,15 +65,7 @@ impl Pin {
 
 impl EvictionReview {
     pub fn parse(body: &[u8]) -> Result<Self, ReviewError> {
-        let mut parser = serde_json::Deserializer::from_slice(body);
-        let review: Review = serde_path_to_error::deserialize(&mut parser).map_err(|error| {
-            let field = error.path().to_string();
-            ReviewError { uid: uid_of(body), field, message: error.into_inner().to_string() }
-        })?;
-        let Some(request) = review.request else {
-            return Err(ReviewError::new(None, "request", "is missing"));
-        };
-        request.try_into()
+        request::<EvictionObject, IgnoredAny>(body)?.try_into()
     }
 
     pub fn into_eviction(self, deadline: Timestamp) -> Eviction {
@@ -104,15 +103,11 @@ impl ReviewError {
     }
 }
 
-impl TryFrom<Request> for EvictionReview {
+impl TryFrom<Request<EvictionObject, IgnoredAny>> for EvictionReview {
     type Error = ReviewError;
 
-    fn try_from(request: Request) -> Result<Self, ReviewError> {
-        let uid = non_empty(Some(request.uid.clone()));
-        let wrong = |field: &str, message: String| ReviewError::new(uid.clone(), field, message);
-        if request.uid.is_empty() {
-            return Err(wrong("request.uid", "is missing".to_owned()));
-        }
+    fn try_from(request: Request<EvictionObject, IgnoredAny>) -> Result<Self, ReviewError> {
+        let wrong = |field: &str, message: String| request.wrong(field, message);
         // A webhook configuration that sends us anything else must be noticed, not answered.
         if request.resource.resource != "pods" || request.sub_resource != "eviction" {
             let found = format!("{}/{}", request.resource.resource, request.sub_resource);
@@ -143,7 +138,7 @@ impl TryFrom<Request> for EvictionReview {
             (None, None, Some(_)) => Pin::DeleteOptions,
             (None, None, None) => Pin::Eviction,
         };
-        let dry_run = options.is_some_and(|o| o.dry_run.iter().any(|value| value == "All"));
+        let dry_run = options.is_some_and(DeleteOptions::is_dry_run);
         Ok(Self {
             pod: ObjectKey::new(namespace, name),
             // kubectl asks for a dry run in the body, which the API server does not copy to the
@@ -171,16 +166,41 @@ fn uid_of(body: &[u8]) -> Option<String> {
     non_empty(Some(review.pointer("/request/uid")?.as_str()?.to_owned()))
 }
 
-#[derive(Deserialize)]
-struct Review {
-    request: Option<Request>,
+/// The request, with a uid. The path of a wrong field costs time to track, so it is looked for only when
+/// there is one.
+fn request<'a, N, O>(body: &'a [u8]) -> Result<Request<N, O>, ReviewError>
+where
+    N: Deserialize<'a>,
+    O: Deserialize<'a>,
+{
+    let review = serde_json::from_slice::<Review<N, O>>(body).or_else(|_| {
+        let mut parser = serde_json::Deserializer::from_slice(body);
+        serde_path_to_error::deserialize(&mut parser).map_err(|error| {
+            let field = error.path().to_string();
+            ReviewError { uid: uid_of(body), field, message: error.into_inner().to_string() }
+        })
+    })?;
+    match review.request {
+        None => Err(ReviewError::new(None, "request", "is missing")),
+        Some(request) if request.uid.is_empty() => Err(request.wrong("request.uid", "is missing")),
+        Some(request) => Ok(request),
+    }
 }
 
 #[derive(Deserialize)]
-#[serde(rename_all = "camelCase")]
-struct Request {
+#[serde(bound(deserialize = "N: Deserialize<'de>, O: Deserialize<'de>"))]
+struct Review<N, O> {
+    request: Option<Request<N, O>>,
+}
+
+/// With the new object and the old one.
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase", bound(deserialize = "N: Deserialize<'de>, O: Deserialize<'de>"))]
+struct Request<N, O> {
     #[serde(default, deserialize_with = "null_default")]
     uid: String,
+    #[serde(default, deserialize_with = "null_default")]
+    operation: String,
     #[serde(default, deserialize_with = "null_default")]
     resource: Resource,
     #[serde(default, deserialize_with = "null_default")]
@@ -193,7 +213,16 @@ struct Request {
     user_info: UserInfo,
     #[serde(default, deserialize_with = "null_default")]
     dry_run: bool,
-    object: Option<EvictionObject>,
+    object: Option<N>,
+    old_object: Option<O>,
+    #[serde(default, deserialize_with = "null_default")]
+    options: DeleteOptions,
+}
+
+impl<N, O> Request<N, O> {
+    fn wrong(&self, field: &str, message: impl Into<String>) -> ReviewError {
+        ReviewError::new(non_empty(Some(self.uid.clone())), field, message)
+    }
 }
 
 #[derive(Default, Deserialize)]
@@ -235,6 +264,12 @@ struct DeleteOptions {
     preconditions: Option<Preconditions>,
 }
 
+impl DeleteOptions {
+    fn is_dry_run(&self) -> bool {
+        self.dry_run.iter().any(|value| value == "All")
+    }
+}
+
 #[derive(Default, Deserialize)]
 struct Preconditions {
     uid: Option<String>,
@@ -264,20 +299,30 @@ pub struct Response {
 
 impl ReviewAnswer {
     pub fn new(uid: impl Into<String>, verdict: &Verdict, pin: Pin) -> Self {
-        let (status, patch) = match verdict {
-            Verdict::Allow(allowed) => (None, pin.patch(allowed.uid.as_deref())),
-            Verdict::Deny(denial) => (Some(denial.into()), None),
-        };
-        let patch_type = patch.as_ref().map(|_| "JSONPatch");
+        let mut answer = Self::allow(uid);
+        let response = &mut answer.response;
+        match verdict {
+            Verdict::Allow(allowed) => response.patch = pin.patch(allowed.uid.as_deref()),
+            Verdict::Deny(denial) => {
+                response.allowed = false;
+                response.status = Some(denial.into());
+            }
+        }
+        response.patch_type = response.patch.as_ref().map(|_| "JSONPatch");
+        answer
+    }
+
+    /// Of a request that disrupts nothing.
+    pub fn allow(uid: impl Into<String>) -> Self {
         Self {
             api_version: "admission.k8s.io/v1",
             kind: "AdmissionReview",
             response: Response {
                 uid: uid.into(),
-                allowed: verdict.is_allow(),
-                status,
-                patch_type,
-                patch,
+                allowed: true,
+                status: None,
+                patch_type: None,
+                patch: None,
             },
         }
     }
