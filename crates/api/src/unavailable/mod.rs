@@ -5,6 +5,7 @@
 //! others, which [`annotation`] reads.
 
 pub mod annotation;
+pub mod convert;
 pub mod crd;
 mod model;
 

@@ -2,6 +2,7 @@
 
 mod admission;
 mod budget;
+mod conversion;
 mod crd;
 mod draft_job;
 mod errors;

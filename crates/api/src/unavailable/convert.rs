@@ -1,0 +1,178 @@
+//! Between the versions, for the API server: `ConversionReview` of `apiextensions.k8s.io/v1`.
+//!
+//! ```text
+//!   v1alpha1                                           v1beta1
+//!   kruise.io/pub-protect-operations            <-->   spec.protectOperations
+//!   pub.kruise.io/protect-total-replicas        <-->   spec.protectTotalReplicas
+//!   pub.kruise.io/v1beta1-fields (JSON)         <-->   spec.ignoredPodSelector, spec.podGroupPolicy
+//!   spec.podGroupPolicy, if it is there         --->   spec.podGroupPolicy
+//! ```
+//!
+//! Clients that know Kruise's `v1alpha1` alone read an object, change it and write it back without
+//! the fields that they do not know. Annotations survive that.
+
+use serde::Deserialize;
+use serde_json::{Map, Value, json};
+
+use super::{ALPHA_API_VERSION, API_VERSION, KIND, annotation};
+use crate::lenient::null_default;
+
+/// What `v1alpha1` has no fields for, or may lose.
+pub const BETA_FIELDS: &str = "pub.kruise.io/v1beta1-fields";
+
+/// The answer to a review: all objects in the version that is asked for, or why one of them cannot be.
+pub fn convert(review: &[u8]) -> Value {
+    let (uid, result) = match serde_json::from_slice::<Review>(review) {
+        Err(error) => (String::new(), Err(format!("cannot read ConversionReview: {error}"))),
+        Ok(Review { request }) => {
+            let objects = request.objects.into_iter();
+            let wanted = request.desired_api_version;
+            (request.uid, objects.map(|object| into_version(object, &wanted)).collect())
+        }
+    };
+    let response = match result {
+        Ok(objects) => {
+            let objects: Vec<Value> = objects;
+            json!({"uid": uid, "convertedObjects": objects, "result": {"status": "Success"}})
+        }
+        Err(message) => {
+            json!({"uid": uid, "result": {"status": "Failure", "message": message}})
+        }
+    };
+    json!({
+        "apiVersion": "apiextensions.k8s.io/v1",
+        "kind": "ConversionReview",
+        "response": response,
+    })
+}
+
+#[derive(Deserialize)]
+struct Review {
+    request: Request,
+}
+
+#[derive(Deserialize)]
+struct Request {
+    #[serde(default, deserialize_with = "null_default")]
+    uid: String,
+    #[serde(rename = "desiredAPIVersion", default, deserialize_with = "null_default")]
+    desired_api_version: String,
+    #[serde(default, deserialize_with = "null_default")]
+    objects: Vec<Value>,
+}
+
+fn into_version(mut object: Value, wanted: &str) -> Result<Value, String> {
+    let found = object["apiVersion"].as_str().unwrap_or_default().to_owned();
+    match (found.as_str(), wanted) {
+        (same, wanted) if same == wanted => return Ok(object),
+        (ALPHA_API_VERSION, API_VERSION) => to_beta(&mut object)?,
+        (API_VERSION, ALPHA_API_VERSION) => to_alpha(&mut object),
+        _ => return Err(format!("cannot convert {KIND} from {found:?} to {wanted:?}")),
+    }
+    Ok(object)
+}
+
+/// From `v1alpha1`. The annotations of Kruise stay, as they do there.
+pub(super) fn to_beta(object: &mut Value) -> Result<(), String> {
+    let mut parts = Parts::take(object);
+    if let Some(text) = parts.annotation(annotation::PROTECT_OPERATIONS) {
+        let names: Vec<_> = annotation::operations(text)?.iter().map(|o| o.name()).collect();
+        if !names.is_empty() {
+            parts.set("protectOperations", json!(names));
+        }
+    }
+    if let Some(text) = parts.annotation(annotation::PROTECT_TOTAL_REPLICAS) {
+        let total = annotation::total_replicas(text)?;
+        parts.set("protectTotalReplicas", json!(total));
+    }
+    if let Some(text) = parts.annotation(BETA_FIELDS) {
+        let carried: Map<_, _> = serde_json::from_str(text)
+            .map_err(|error| format!("failed to parse {BETA_FIELDS}: {error}"))?;
+        for (field, value) in carried {
+            if CARRIED.contains(&field.as_str()) && parts.field(&field).is_none() {
+                parts.set(&field, value);
+            }
+        }
+    }
+    parts.annotate(BETA_FIELDS, None);
+    parts.put_back(object, API_VERSION);
+    Ok(())
+}
+
+fn to_alpha(object: &mut Value) {
+    let mut parts = Parts::take(object);
+    let carried: Map<_, _> = (CARRIED.iter())
+        .filter_map(|field| Some(((*field).to_owned(), parts.field(field)?.clone())))
+        .collect();
+    let carried = (!carried.is_empty()).then(|| Value::Object(carried).to_string());
+    parts.annotate(BETA_FIELDS, carried);
+    // Without the field the annotation counts in v1beta1, too, so that to drop it, as Kruise does, would
+    // change what the budget protects from.
+    if let Some(Value::Array(names)) = parts.spec.remove("protectOperations") {
+        let names: Vec<_> = names.iter().filter_map(Value::as_str).collect();
+        let listed = parts.annotation(annotation::PROTECT_OPERATIONS).unwrap_or_default();
+        let is_same = annotation::operations(listed)
+            .is_ok_and(|listed| listed.iter().map(|o| o.name()).eq(names.iter().copied()));
+        // One that says the same is left as it was written.
+        if !is_same {
+            parts.annotate(annotation::PROTECT_OPERATIONS, Some(names.join(",")));
+        }
+    }
+    if let Some(total) = parts.spec.remove("protectTotalReplicas").and_then(|n| n.as_i64()) {
+        let written = parts.annotation(annotation::PROTECT_TOTAL_REPLICAS).unwrap_or_default();
+        if annotation::total_replicas(written) != Ok(total) {
+            parts.annotate(annotation::PROTECT_TOTAL_REPLICAS, Some(total.to_string()));
+        }
+    }
+    parts.spec.remove("ignoredPodSelector");
+    parts.put_back(object, ALPHA_API_VERSION);
+}
+
+const CARRIED: &[&str] = &["ignoredPodSelector", "podGroupPolicy"];
+
+/// Spec and annotations of an object: all that differs between the versions.
+struct Parts {
+    spec: Map<String, Value>,
+    annotations: Map<String, Value>,
+}
+
+impl Parts {
+    fn take(object: &mut Value) -> Self {
+        let take = |value: Option<&mut Value>| match value.map(Value::take) {
+            Some(Value::Object(map)) => map,
+            _ => Map::new(),
+        };
+        Self {
+            spec: take(object.get_mut("spec")),
+            annotations: take(object.pointer_mut("/metadata/annotations")),
+        }
+    }
+
+    fn put_back(self, object: &mut Value, version: &str) {
+        let Some(object) = object.as_object_mut() else { return };
+        object.insert("apiVersion".to_owned(), json!(version));
+        object.insert("spec".to_owned(), Value::Object(self.spec));
+        if let Some(metadata) = object.get_mut("metadata").and_then(Value::as_object_mut) {
+            metadata.insert("annotations".to_owned(), Value::Object(self.annotations));
+        }
+    }
+
+    fn field(&self, name: &str) -> Option<&Value> {
+        self.spec.get(name).filter(|value| !value.is_null())
+    }
+
+    fn set(&mut self, field: &str, value: Value) {
+        self.spec.insert(field.to_owned(), value);
+    }
+
+    fn annotation(&self, key: &str) -> Option<&str> {
+        self.annotations.get(key)?.as_str()
+    }
+
+    fn annotate(&mut self, key: &str, value: Option<String>) {
+        match value {
+            Some(value) => self.annotations.insert(key.to_owned(), json!(value)),
+            None => self.annotations.remove(key),
+        };
+    }
+}
