@@ -101,6 +101,9 @@ pub(crate) struct Resolution {
     pub(crate) min: MinCount,
     /// Being deleted, or beyond its `LeaderWorkerSet`'s scale (semantics 4).
     pub(crate) leaving: bool,
+    /// A group of pods that goes as a whole when one of them goes: so many have to be there and stay. Else
+    /// 0. (Replicas that have a minCount say it by that.)
+    pub(crate) whole: i64,
     /// In order, each once.
     pub(crate) sources: Arc<[Source]>,
     /// What `MultipleWorkloadsDetected` tells apart.
@@ -117,6 +120,7 @@ impl Default for Resolution {
         Self {
             min: MinCount::Unresolved(String::new()),
             leaving: false,
+            whole: 0,
             sources: Arc::default(),
             workload: None,
             jobs: BTreeSet::new(),

@@ -67,6 +67,7 @@ impl<'a> Resolver<'a> {
         Resolution {
             min: by_reference.unwrap_or_else(|| self.min_by_size(&label)),
             leaving,
+            whole: 0,
             sources: Arc::from([Source::Lws { name: name.clone() }]),
             workload: Some(format!("LeaderWorkerSet {name}")),
             jobs: BTreeSet::new(),
@@ -140,6 +141,7 @@ impl<'a> Resolver<'a> {
         Resolution {
             min,
             leaving: group.is_some_and(|g| g.terminating),
+            whole: 0,
             sources: sources.into_iter().collect(),
             workload,
             jobs,
@@ -167,6 +169,7 @@ impl<'a> Resolver<'a> {
         Resolution {
             min,
             leaving: false,
+            whole: 0,
             sources: sources.into_iter().collect(),
             workload: Some(format!("Workload {workload}")),
             jobs,

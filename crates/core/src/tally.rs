@@ -26,6 +26,8 @@ pub(crate) struct Part<'a> {
     pub(crate) live: bool,
     /// Running and not terminating: such a pod can close a budget (semantics 6.4).
     pub(crate) running: bool,
+    /// Live, and nobody may take it.
+    pub(crate) intact: bool,
     /// Several `PodUnavailableBudgets` are about it.
     pub(crate) several: bool,
 }
@@ -59,6 +61,7 @@ pub(crate) struct ReplicaTally {
     pub(crate) healthy_pods: i64,
     pub(crate) unfinished: i64,
     live: i64,
+    pub(crate) intact: i64,
     running: i64,
     pub(crate) summary: Summary,
 }
@@ -201,6 +204,7 @@ impl ReplicaTally {
         self.healthy_pods += n * i64::from(part.healthy);
         self.unfinished += n * i64::from(part.unfinished);
         self.live += n * i64::from(part.live);
+        self.intact += n * i64::from(part.intact);
         self.running += n * i64::from(part.running);
     }
 
@@ -208,6 +212,7 @@ impl ReplicaTally {
         let min = min_count(&resolution.min, basic);
         Summary {
             healthy: !resolution.leaving
+                && self.intact >= resolution.whole
                 && min.as_ref().is_ok_and(|min| {
                     self.healthy_pods >= if planted!(AnyPodWillDo) { 1 } else { *min }
                 }),

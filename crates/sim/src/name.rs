@@ -44,4 +44,8 @@ impl Name for &BudgetKey {
     fn object_key(self) -> ObjectKey {
         self.object.clone()
     }
+
+    fn budget_key(self) -> BudgetKey {
+        self.clone()
+    }
 }

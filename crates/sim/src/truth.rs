@@ -121,7 +121,8 @@ macro_rules! resource {
 }
 
 resource!(Pod in pods by ObjectKey, key: |pod| pod.key.clone(), kind: |_| Kind::Pod);
-resource!(Budget in budgets by BudgetKey, key: |budget| budget.key.clone(), kind: |_| Kind::Budget);
+resource!(Budget in budgets by BudgetKey, key: |budget| budget.key.clone(),
+    kind: |budget| budget.key.kind.watched());
 resource!(PodGroup in pod_groups by (GroupApi, ObjectKey),
     key: |group| (group.api, group.key.clone()), kind: |group| Kind::PodGroup(group.api));
 resource!(Workload in workloads by (GroupApi, ObjectKey),

@@ -106,8 +106,9 @@ impl Namespace {
         let group = groups.and_then(|g| labelled(&self.interner, &self.objects, g, pod));
         let sound = pod.is_sound(Health::Available);
         let evicts = operation == Operation::Evict;
+        let alone = group.as_ref().is_none_or(|(_, resolution)| resolution.whole == 0);
         // It is not what keeps the budget, and may be Ready before this lands: recorded.
-        if !sound && (group.is_none() || !evicts) {
+        if !sound && alone && (group.is_none() || !evicts) {
             return Opinion::Allow { cost: 0 };
         }
         if evaluation.failure.is_some() {
@@ -128,13 +129,15 @@ impl Namespace {
             return deny(DenyReason::BeingProcessed, evaluation, None);
         };
         let healthy_pods = tally.healthy_pods + put_back;
-        let healthy = !resolution.leaving && healthy_pods >= min;
+        let intact = tally.intact + i64::from(pod.granted > 0);
+        let healthy = !resolution.leaving && healthy_pods >= min && intact >= resolution.whole;
         evaluation.change_available(i64::from(healthy) - i64::from(tally.summary.healthy));
         let enough = evaluation.healthy >= evaluation.desired;
-        let free = if healthy && sound { healthy_pods > min } else { enough || !evicts };
+        let breaks = healthy && (!alone || (sound && healthy_pods <= min));
+        let free = !breaks && ((healthy && sound) || enough || !evicts);
         if free {
             Opinion::Allow { cost: 0 }
-        } else if healthy && sound && evaluation.allowed >= 1 {
+        } else if breaks && evaluation.allowed >= 1 {
             Opinion::Allow { cost: 1 }
         } else {
             let (label, selected_pods) = (resolution.label, tally.pods);

@@ -101,6 +101,7 @@ impl PodEntry {
             healthy: self.is_sound(budget.health()) && self.granted == 0,
             unfinished: !self.pod.is_terminal(),
             live,
+            intact: live && self.granted == 0,
             running: self.pod.phase == Phase::Running && !self.pod.terminating,
             several,
         }
@@ -147,11 +148,17 @@ pub(super) fn labelled(
         (None, Some((kind, name, _))) => format!("{} {name}", kind.kind),
         (None, None) => String::new(),
     };
-    let mut leaving = false;
+    let (mut leaving, mut whole) = (false, 0);
     let source = if let Some(lws) = lws {
         let index = pod.labels.value(interner, LWS_GROUP_INDEX);
         let index = index.and_then(|index| index.parse::<i64>().ok());
-        let scale = objects.owner(Owner::LWS_GROUP, LWS, lws).and_then(|lws| lws.replicas);
+        let set = objects.owner(Owner::LWS_GROUP, LWS, lws);
+        // It deletes what is left of a group that lost a pod, however many of them are ready.
+        if set.is_none_or(|set| !set.lws_keeps_group) {
+            let member = pod.pod.member.as_ref().and_then(|member| member.lws.as_ref());
+            whole = member.and_then(|lws| lws.size).unwrap_or(1);
+        }
+        let scale = set.and_then(|set| set.replicas);
         leaving = index.zip(scale).is_some_and(|(index, scale)| index >= scale);
         Source::Lws { name: lws.to_string() }
     } else {
@@ -161,6 +168,7 @@ pub(super) fn labelled(
     let resolution = Resolution {
         min: MinCount::Known(groups.min_ready.max(1)),
         leaving,
+        whole,
         sources: Arc::from([source]),
         workload: None,
         jobs: BTreeSet::new(),

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use holdfast_core::Command;
-use holdfast_core::model::{ObjectKey, Phase, Pod, Timestamp};
+use holdfast_core::model::{ObjectKey, Operation, Phase, Pod, ResourceVersion, Timestamp};
 use holdfast_core::verdict::{AllowReason, CANNOT_EVICT, Verdict};
 
 use super::fault::Fault;
@@ -24,6 +24,11 @@ pub(super) struct Asked {
     pub instance: usize,
     pub pod: ObjectKey,
     pub uid: Option<String>,
+    pub operation: Operation,
+    /// Of the pod when an update is stored.
+    pub generation: i64,
+    /// Of the pod that it changes: should it be another by then, the API server asks anew.
+    pub version: ResourceVersion,
     pub dry_run: bool,
     /// On the clock of the instance.
     pub deadline: Timestamp,
@@ -51,6 +56,8 @@ pub(super) struct Allowed {
     pub uid: String,
     /// The eviction takes whatever has the name. Otherwise the webhook has pinned it to that pod.
     pub by_name: bool,
+    pub operation: Operation,
+    pub version: ResourceVersion,
     pub until: Timestamp,
     /// Uids of the budgets that hold the grant.
     pub budgets: BTreeSet<String>,
@@ -62,12 +69,23 @@ pub(super) struct Taken {
     pub pod: String,
     /// Uids of the budgets that had granted it.
     pub budgets: BTreeSet<String>,
+    /// It was changed in place, and is whole again when this generation is in effect.
+    pub generation: Option<i64>,
+}
+
+impl Taken {
+    /// Whether a pod that looks like this counts as lost.
+    pub fn is_lost(&self, pod: &Pod) -> bool {
+        let in_effect = |g: i64| pod.generation >= g && pod.applied && pod.ready;
+        !self.generation.is_some_and(in_effect)
+    }
 }
 
 impl Allowed {
     /// Whether this eviction, if it is executed now, takes this pod.
     pub fn hits(&self, pod: &Pod) -> bool {
-        self.pod == pod.key && (self.by_name || self.uid == pod.uid)
+        let exact = self.operation == Operation::Evict || self.version == pod.version;
+        self.pod == pod.key && (self.by_name || self.uid == pod.uid) && exact
     }
 }
 
@@ -91,10 +109,29 @@ impl Run {
         let Some(pod) = self.random.pick(&pods).cloned() else { return };
         let pinned = self.random.chance(self.params.preconditions);
         let dry_run = self.random.chance(self.params.dry_runs);
-        self.evict(instance, &pod, pinned, dry_run);
+        let operation = match self.params.profile {
+            Profile::Unavailable => match self.random.below(10) {
+                0..=4 => Operation::Evict,
+                5..=7 => Operation::Delete,
+                _ => Operation::Update,
+            },
+            _ => Operation::Evict,
+        };
+        self.submit(instance, &pod, operation, pinned, dry_run);
     }
 
-    pub fn evict(&mut self, instance: usize, pod: &ObjectKey, pinned: bool, dry_run: bool) {
+    pub fn evict(&mut self, instance: usize, pod: &ObjectKey) {
+        self.submit(instance, pod, Operation::Evict, false, false);
+    }
+
+    fn submit(
+        &mut self,
+        instance: usize,
+        pod: &ObjectKey,
+        operation: Operation,
+        pinned: bool,
+        dry_run: bool,
+    ) {
         let by_name = self.params.profile == Profile::Native;
         // The eviction handler asks about pods that run, and deletes others without.
         let runs = |pod: &Pod| pod.phase == Phase::Running && !pod.terminating;
@@ -107,16 +144,30 @@ impl Run {
             eviction.uid = self.world.pod(pod).map(|pod| pod.uid.clone());
         }
         eviction.dry_run = dry_run;
+        eviction.operation = operation;
+        let mut version = ResourceVersion::default();
+        if operation != Operation::Evict {
+            // The API server sends it along, and answers by itself if there is none.
+            let Some(object) = self.world.pod(pod).filter(|pod| !pod.terminating) else { return };
+            eviction.uid = Some(object.uid.clone());
+            version = object.version.clone();
+            let changes = i64::from(operation.keeps_pod());
+            eviction.generation = if changes > 0 { object.generation + 1 } else { 0 };
+            eviction.object = Some(Box::new(object.clone()));
+        }
         let id = eviction.id.clone();
         self.log(|| {
             let uid = eviction.uid.as_deref().unwrap_or("");
             let dry = if dry_run { " dry" } else { "" };
-            format!("{id} asks {instance} for {} {uid}{dry}", pod.name)
+            format!("{id} asks {instance} for {operation:?} of {} {uid}{dry}", pod.name)
         });
         let asked = Asked {
             instance,
             pod: pod.clone(),
             uid: eviction.uid.clone(),
+            operation,
+            generation: eviction.generation,
+            version,
             dry_run,
             deadline: eviction.deadline,
             at: self.world.now(),
@@ -193,7 +244,9 @@ impl Run {
         }
         let until = self.world.now() + EXECUTED_WITHIN;
         let by_name = self.params.profile == Profile::Native;
-        let allowed = Allowed { eviction: id.to_owned(), pod, uid, by_name, until, budgets };
+        let (operation, version) = (asked.operation, asked.version.clone());
+        let eviction = id.to_owned();
+        let allowed = Allowed { eviction, pod, uid, by_name, operation, version, until, budgets };
         if reason == AllowReason::Granted {
             let granted = Some((self.world.now(), allowed.uid.clone()));
             self.requests.get_mut(id).expect("it was asked").granted = granted;
@@ -231,9 +284,15 @@ impl Run {
             return;
         }
         self.log(|| format!("{} executed on {} {}", allowed.eviction, pod.key.name, pod.uid));
-        let taken = Taken { pod: pod.key.name, budgets: allowed.budgets.clone() };
+        let updated = allowed.operation.keeps_pod();
+        let generation = updated.then_some(pod.generation + 1);
+        let taken = Taken { pod: pod.key.name, budgets: allowed.budgets.clone(), generation };
         self.taken.insert(pod.uid, taken);
-        self.world.begin_eviction(&allowed.pod);
+        match allowed.operation {
+            Operation::Evict => self.world.begin_eviction(&allowed.pod),
+            Operation::Delete => self.world.request_delete(&allowed.pod),
+            Operation::Update | Operation::Resize => self.world.update_in_place(&allowed.pod),
+        }
     }
 }
 

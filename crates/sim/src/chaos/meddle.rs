@@ -1,6 +1,8 @@
 //! What nobody asked us about.
 
-use holdfast_core::model::{GroupApi, LabelSelector, ObjectKey, Owner, Scope, Threshold};
+use holdfast_core::model::{
+    BudgetKind, GroupApi, LabelSelector, ObjectKey, Owner, Scope, Threshold,
+};
 
 use super::fault::Fault;
 use super::params::Params;
@@ -127,13 +129,13 @@ impl Run {
     }
 
     fn meddle_with_budget(&mut self, fault: Fault) -> Option<String> {
-        let key = budget_key(self.random.below(3));
+        let key = budget_key(self.params.profile, self.random.below(3));
         let name = key.object.name.clone();
         let exists = self.world.budget(&key).is_some();
         let min = self.random.between(0, 3);
         let parts = ["h0", "h1", LWS, ""];
         let part = parts[self.random.below(parts.len())];
-        let made = self.draw_budget(&name);
+        let made = self.draw_budget(&key);
         // Only a number: what is expected of the pods that it selects now nobody may be able to say.
         let threshold = Some(Threshold::Count(min));
         match fault {
@@ -152,6 +154,7 @@ impl Run {
                 selector.match_labels.insert(label.to_owned(), value.to_owned());
                 spec.selector = Some(selector);
             }),
+            Fault::Scope if key.kind == BudgetKind::PodUnavailableBudget => return None,
             Fault::Scope => self.world.edit_budget(&key, |spec| {
                 (spec.max_unavailable, spec.min_available) = (None, threshold);
                 spec.scope = match spec.scope {
@@ -163,7 +166,7 @@ impl Run {
             Fault::BudgetRecreated => {
                 let spec = self.world.budget(&key)?.spec.clone();
                 self.world.delete_budget(&key);
-                self.world.apply_budget(crate::budget(&name).spec(|new| *new = spec));
+                self.world.apply_budget(crate::budget(&key).spec(|new| *new = spec));
             }
             _ => return None,
         }

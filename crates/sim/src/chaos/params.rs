@@ -13,6 +13,8 @@ pub enum Profile {
     Swarm,
     /// The same in native mode: the API server asks by name, and deletes by name.
     Native,
+    /// `PodUnavailableBudgets` among the others: pods are deleted and updated too.
+    Unavailable,
     /// Small worlds, and one kind of fault in each.
     Lite,
     /// Ten thousand pods, and few faults.
@@ -21,7 +23,7 @@ pub enum Profile {
 
 impl Profile {
     pub fn parse(name: &str) -> Option<Self> {
-        [Self::Swarm, Self::Native, Self::Lite, Self::Scale]
+        [Self::Swarm, Self::Native, Self::Unavailable, Self::Lite, Self::Scale]
             .into_iter()
             .find(|p| p.to_string() == name)
     }
@@ -32,6 +34,7 @@ impl fmt::Display for Profile {
         f.write_str(match self {
             Self::Swarm => "swarm",
             Self::Native => "native",
+            Self::Unavailable => "unavailable",
             Self::Lite => "lite",
             Self::Scale => "scale",
         })

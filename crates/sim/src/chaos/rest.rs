@@ -115,7 +115,7 @@ impl Run {
             for (n, pod) in left.into_iter().enumerate() {
                 let going = self.world.pod(&pod).is_none_or(|pod| pod.terminating);
                 if !going && !self.is_asked(&pod) {
-                    self.evict(n % self.params.instances, &pod, false, false);
+                    self.evict(n % self.params.instances, &pod);
                 }
             }
             self.observe();

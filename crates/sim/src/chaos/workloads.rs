@@ -7,16 +7,17 @@
 
 use std::time::Duration;
 
-use holdfast_core::model::{BudgetKey, Owner};
+use holdfast_core::model::{BudgetKey, BudgetKind, LabelGroups, Owner, UnavailableSpec};
 
 use super::fault::Fault;
-use super::params::Params;
+use super::params::{Params, Profile};
 use super::run::Run;
 use crate::builders::{BudgetBuilder, GroupBuilder, PodBuilder, budget, group, owner, pod};
 use crate::cluster::{Behaviour, Span, node};
 use crate::name::NAMESPACE;
 
 pub(super) const LWS: &str = "lws";
+pub(super) const GROUP_LABEL: &str = "group";
 
 impl Run {
     pub fn populate(&mut self) {
@@ -43,6 +44,7 @@ impl Run {
             for member in 0..size {
                 let made = pod(&format!("p{g}-{member}"))
                     .label("part", half(g))
+                    .label(GROUP_LABEL, &format!("g{g}"))
                     .group(&format!("g{g}"))
                     .owned_by("apps", self.owner_kind(), half(g));
                 self.world.apply_pod(place(made));
@@ -52,13 +54,17 @@ impl Run {
             for member in 0..size {
                 let made = pod(&format!("{LWS}-{g}-{member}"))
                     .label("part", LWS)
+                    .label("leaderworkerset.sigs.k8s.io/name", LWS)
+                    .label("leaderworkerset.sigs.k8s.io/group-index", &g.to_string())
+                    .label(GROUP_LABEL, &format!("{LWS}-{g}"))
                     .lws(LWS, many(g), many(size))
                     .owned_by(Owner::LWS_GROUP, "LeaderWorkerSet", LWS);
                 self.world.apply_pod(place(made));
             }
         }
         for index in 0..budgets {
-            let made = self.draw_budget(&format!("b{index}"));
+            let key = budget_key(self.params.profile, index);
+            let made = self.draw_budget(&key);
             self.world.apply_budget(made);
         }
         let span = |most: i64| Span { least: Duration::ZERO, most: millis(most) };
@@ -75,7 +81,7 @@ impl Run {
 
     /// Thresholds that a whole cluster meets. Only a budget of one part counts by its owner's scale:
     /// an owner all of whose pods are gone is none that a budget could know of.
-    pub fn draw_budget(&mut self, name: &str) -> BudgetBuilder {
+    pub fn draw_budget(&mut self, key: &BudgetKey) -> BudgetBuilder {
         let Params { groups, lws_groups, size, .. } = self.params;
         let mut parts = vec![(None, groups + lws_groups)];
         if groups > 0 {
@@ -91,7 +97,8 @@ impl Run {
         let per_replica = self.random.chance(65) || whole;
         let units = replicas * if per_replica { 1 } else { size };
         let units = i64::try_from(units).expect("small").max(1);
-        let mut made = budget(name).select("app", "a");
+        let mut made = budget(key).select("app", "a");
+        let is_pub = key.kind == BudgetKind::PodUnavailableBudget;
         if let Some(part) = part {
             made = made.select("part", part);
         }
@@ -100,6 +107,19 @@ impl Run {
         }
         if self.random.chance(20) {
             made = made.always_allow();
+        }
+        if is_pub {
+            let least = self.random.between(1, i64::try_from(size).expect("small"));
+            // The scale of what is no LeaderWorkerSet counts pods.
+            let total = (per_replica && part != Some(LWS)).then_some(units);
+            let groups = LabelGroups { label: GROUP_LABEL.to_owned(), min_ready: least };
+            made = made.spec(|spec| {
+                spec.unavailable = Some(Box::new(UnavailableSpec {
+                    total,
+                    groups: per_replica.then_some(groups),
+                    ..UnavailableSpec::default()
+                }));
+            });
         }
         let random = &mut self.random;
         match (part.is_some(), random.below(4)) {
@@ -142,8 +162,14 @@ pub(super) fn half(group: usize) -> &'static str {
     if group.is_multiple_of(2) { "h0" } else { "h1" }
 }
 
-pub(super) fn budget_key(index: usize) -> BudgetKey {
-    BudgetKey::pdb(NAMESPACE, format!("b{index}"))
+/// Where there are two kinds, they take turns.
+pub(super) fn budget_key(profile: Profile, index: usize) -> BudgetKey {
+    let name = format!("b{index}");
+    if profile == Profile::Unavailable && index.is_multiple_of(2) {
+        BudgetKey::unavailable(NAMESPACE, name)
+    } else {
+        BudgetKey::pdb(NAMESPACE, name)
+    }
 }
 
 pub(super) fn millis(ms: i64) -> Duration {

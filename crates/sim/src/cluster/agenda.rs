@@ -23,6 +23,8 @@ pub(super) struct Task {
 pub(super) enum What {
     /// Its containers run, and are ready.
     Start,
+    /// Its containers restart, with a new spec.
+    Restart,
     /// Its containers have ended.
     Remove,
 }

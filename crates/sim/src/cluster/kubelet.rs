@@ -51,6 +51,16 @@ impl World {
         }
     }
 
+    /// The pod's spec changes in place: its kubelet restarts it in its own time.
+    pub fn update_in_place(&mut self, pod: impl Name) {
+        let key = pod.object_key();
+        let Some(stored) = self.truth.pods.get(&key).cloned() else { return };
+        self.store(Pod { generation: stored.generation + 1, applied: false, ..stored });
+        let after = self.draw(|behaviour| behaviour.grace);
+        self.put_down(&key, after, What::Restart);
+        self.settle();
+    }
+
     /// The node dies: its pods are not ready any more, and none of them starts or ends.
     pub fn fail_node(&mut self, node: &str) {
         self.cluster.rooms.set_failed(node, true);
@@ -112,7 +122,14 @@ impl World {
                 What::Start => {
                     let ended = stored.is_terminal() || stored.terminating;
                     if !ended && !self.is_on_failed_node(&pod) {
-                        self.store(Pod { phase: Phase::Running, ready: true, ..stored.clone() });
+                        let phase = Phase::Running;
+                        self.store(Pod { phase, ready: true, applied: true, ..stored.clone() });
+                    }
+                }
+                What::Restart => {
+                    if !stored.is_terminal() && !stored.terminating {
+                        self.store(Pod { ready: false, ..stored.clone() });
+                        self.begin_start(&pod);
                     }
                 }
                 What::Remove => self.remove(&pod),

@@ -1,7 +1,7 @@
 //! A budget that blocks a drain for good says so: in its status, and to whoever asked (S9).
 
 use holdfast_core::invariant::Invariant;
-use holdfast_core::model::ConditionStatus;
+use holdfast_core::model::{ConditionStatus, Operation};
 
 use crate::chaos::count::{blocks, selects};
 use crate::chaos::run::Run;
@@ -12,7 +12,7 @@ pub fn after_drains(run: &mut Run) {
             let truth = run.world.true_view();
             let pod = &truth.pods[&key];
             let covering = truth.budgets.values().filter(|budget| selects(budget, pod));
-            for budget in covering.filter(|budget| blocks(budget, truth, pod)) {
+            for budget in covering.filter(|b| blocks(b, truth, pod, Operation::Evict)) {
                 let status = &budget.status;
                 let condition = status.conditions.iter().find(|c| c.kind == "DisruptionAllowed");
                 let said = condition.is_some_and(|c| c.status == ConditionStatus::False);

@@ -11,10 +11,12 @@
 use std::collections::BTreeSet;
 
 use holdfast_core::invariant::Invariant;
-use holdfast_core::model::Pod;
+use holdfast_core::model::Operation::Delete;
+use holdfast_core::model::{Budget, Pod};
 
 use super::partition;
-use crate::chaos::count::{Count, count};
+use crate::chaos::count::{Count, concerns, count};
+use crate::chaos::params::Profile;
 use crate::chaos::run::Run;
 use crate::world::Written;
 
@@ -26,7 +28,9 @@ pub fn after_step(run: &mut Run) {
     run.checked(Invariant::S1);
     let truth = run.world.true_view();
     let lost = |pod: &Pod| run.allowed.iter().any(|a| a.hits(pod));
-    for budget in truth.budgets.values() {
+    // Deletes and updates do not ask a budget that is about evictions.
+    let asked = |b: &&Budget| run.params.profile != Profile::Unavailable || concerns(b, Delete);
+    for budget in truth.budgets.values().filter(asked) {
         let Count { healthy, desired } = count(budget, truth, &lost);
         run.require(Invariant::S1, healthy >= desired, || {
             format!("{} has {healthy} of {desired} when all is done that was allowed", budget.key)
@@ -43,7 +47,7 @@ pub fn after_write(run: &mut Run, written: &Written) {
     let Written { after, view, by, .. } = written;
     let of_this = |budgets: &BTreeSet<String>| budgets.contains(&after.uid);
     let lost = |pod: &Pod| {
-        run.taken.get(&pod.uid).is_some_and(|taken| of_this(&taken.budgets))
+        run.taken.get(&pod.uid).is_some_and(|t| of_this(&t.budgets) && t.is_lost(pod))
             || run.allowed.iter().any(|a| of_this(&a.budgets) && a.hits(pod))
             || old.iter().any(|grant| grant.pod == pod.key.name)
     };

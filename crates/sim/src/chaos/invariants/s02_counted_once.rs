@@ -4,8 +4,9 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use holdfast_core::invariant::Invariant;
-use holdfast_core::model::Grant;
+use holdfast_core::model::{Grant, ObjectKey, Operation};
 
+use crate::chaos::clients::Asked;
 use crate::chaos::run::Run;
 use crate::world::Written;
 
@@ -45,10 +46,25 @@ pub fn after_write(run: &mut Run, written: &Written) {
 fn may_end(run: &Run, written: &Written, grant: &Grant) -> bool {
     let key = (written.after.uid.clone(), grant.pod.clone());
     let standing = run.history.standing.get(&key).into_iter().flatten();
-    let mut granted = standing.filter_map(|id| run.requests.get(id)?.granted.as_ref());
+    let name = ObjectKey::new(written.after.key.object.namespace.clone(), grant.pod.clone());
+    let pod = run.world.pod(&name);
+    // What is about one pod alone ends with it, and a change of it when that is in effect.
+    let has_ended = |asked: &Asked, uid: &str| match pod.filter(|pod| pod.uid == uid) {
+        _ if asked.operation == Operation::Evict => false,
+        None => true,
+        Some(pod) => {
+            let stored = asked.generation > 0 && pod.generation >= asked.generation;
+            pod.terminating || (asked.operation.keeps_pod() && stored && pod.applied && pod.ready)
+        }
+    };
+    let open = standing.filter_map(|id| run.requests.get(id));
+    let open = open.filter_map(|asked| Some((asked, asked.granted.as_ref()?)));
+    let mut granted =
+        open.filter(|(asked, (_, uid))| !has_ended(asked, uid)).map(|(_, granted)| granted);
     let is_taken = |uid: &str| {
         let next = |taken: &str| born(taken) >= born(uid);
-        run.taken.iter().any(|(taken, t)| t.pod == grant.pod && next(taken))
+        let mut taken = run.taken.iter().filter(|(_, t)| t.generation.is_none());
+        taken.any(|(taken, t)| t.pod == grant.pod && next(taken))
     };
     granted.all(|(at, uid)| is_taken(uid) || *at + EXPIRES <= run.world.now())
 }

@@ -2,10 +2,10 @@
 //! (That a denied one has none after refunds is L5.)
 
 use holdfast_core::invariant::Invariant;
-use holdfast_core::model::Grant;
+use holdfast_core::model::{Budget, Grant};
 
 use crate::chaos::clients::{Allowed, Asked};
-use crate::chaos::count::selects;
+use crate::chaos::count::{concerns, selects};
 use crate::chaos::run::Run;
 
 /// An allow without any grant, because no budget covers the pod.
@@ -14,7 +14,8 @@ pub fn after_pass(run: &mut Run, asked: &Asked) {
     let truth = run.world.true_view();
     let told = run.world.view_of(asked.instance);
     let Some(pod) = told.pods.get(&asked.pod) else { return };
-    for budget in told.budgets.values().filter(|budget| selects(budget, pod)) {
+    let asked_of = |budget: &Budget| selects(budget, pod) && concerns(budget, asked.operation);
+    for budget in told.budgets.values().filter(|budget| asked_of(budget)) {
         let stands = truth
             .budgets
             .get(&budget.key)
@@ -35,7 +36,8 @@ pub fn after_allow(run: &mut Run, asked: &Asked, allowed: &Allowed) {
     let told = run.world.view_of(asked.instance);
     let Some(pod) = told.pods.get(&allowed.pod) else { return };
     let gone = truth.pods.get(&allowed.pod).is_none_or(|pod| pod.uid != allowed.uid);
-    let covering = told.budgets.values().filter(|budget| selects(budget, pod));
+    let asked_of = |budget: &Budget| selects(budget, pod) && concerns(budget, asked.operation);
+    let covering = told.budgets.values().filter(|budget| asked_of(budget));
     for budget in covering.filter_map(|told| truth.budgets.get(&told.key)) {
         let known = told.budgets[&budget.key].uid == budget.uid && selects(budget, pod);
         // When the pod is gone, the grant may have passed to the next of the name already.

@@ -28,7 +28,7 @@ pub fn after_denial(run: &mut Run, asked: &Asked, denial: &Denial) {
     let Some(pod) = truth.pods.get(&asked.pod) else { return };
     for key in denial.causes.iter().filter_map(|cause| cause.budget.as_ref()) {
         let Some(budget) = truth.budgets.get(key) else { continue };
-        let truly = selects(budget, pod) && blocks(budget, truth, pod);
+        let truly = selects(budget, pod) && blocks(budget, truth, pod, asked.operation);
         run.require(Invariant::S9, truly, || {
             format!("{key} does not block {pod:?}: {}", denial.message)
         });
