@@ -25,6 +25,7 @@ use crate::logging::LogArgs;
         holdfast serve --kubeconfig holdfast.kubeconfig --listen 0.0.0.0:9443 --advertise https://holdfast.example:443/evict\n  \
         holdfast serve --kubeconfig holdfast.kubeconfig --feature-gates MultiPodPDBs=false"
 )]
+#[expect(clippy::struct_excessive_bools, reason = "each is a flag")]
 pub struct Args {
     /// Kubeconfig of Holdfast's own identity [default: ~/.kube/config, else the service account]
     #[arg(long, env = "KUBECONFIG", value_name = "FILE")]

@@ -9,6 +9,7 @@ use tokio::sync::{mpsc, oneshot};
 use tokio::time::Instant;
 
 use crate::clock::Clock;
+use crate::exempt::Exemption;
 use crate::metrics::Metrics;
 use crate::runtime::Asked;
 
@@ -18,6 +19,10 @@ const DEADLINE: Duration = Duration::from_secs(9);
 
 /// Until here it has answered. Only a runtime that is stuck is later than that.
 const FALLBACK: Duration = Duration::from_millis(9200);
+
+/// Until here it may be found out that nobody stands in the way of this one, and there is time left to
+/// record it.
+const LOOKING: Duration = Duration::from_secs(7);
 
 #[derive(Clone, Debug)]
 pub struct Decider {
@@ -33,10 +38,32 @@ impl Decider {
     }
 
     pub async fn decide(&self, eviction: Eviction, arrived: Instant) -> Verdict {
-        let verdict = self.ask(eviction.clone(), arrived).await;
+        self.decide_unless(eviction, arrived, std::future::ready(None)).await
+    }
+
+    /// What shows that it is the system at work is looked at before a denial, and only then.
+    pub async fn decide_unless(
+        &self,
+        mut eviction: Eviction,
+        arrived: Instant,
+        exemption: impl Future<Output = Option<Exemption>>,
+    ) -> Verdict {
+        let mut verdict = self.ask(eviction.clone(), arrived).await;
+        let mut exempt = None;
+        if !verdict.is_allow() {
+            let looking = tokio::time::timeout_at(arrived + LOOKING, exemption);
+            exempt = looking.await.ok().flatten();
+        }
+        if let Some(exemption) = exempt {
+            self.metrics.exempt(exemption.name());
+            eviction.exempt = true;
+            // The denied one may be on its way back out of other budgets.
+            eviction.id.push_str("-exempt");
+            verdict = self.ask(eviction.clone(), arrived).await;
+        }
         let took = arrived.elapsed();
         self.metrics.decided(eviction.operation, &verdict, took);
-        log(&eviction, &verdict, took);
+        log(&eviction, &verdict, exempt, took);
         verdict
     }
 
@@ -63,7 +90,7 @@ fn not_recorded(why: &str) -> Verdict {
 }
 
 /// Every decision, once.
-fn log(eviction: &Eviction, verdict: &Verdict, took: Duration) {
+fn log(eviction: &Eviction, verdict: &Verdict, exempt: Option<Exemption>, took: Duration) {
     let (answer, reason, budgets, cost) = match verdict {
         Verdict::Allow(allowed) => (
             "allow",
@@ -86,6 +113,7 @@ fn log(eviction: &Eviction, verdict: &Verdict, took: Duration) {
         dry_run = eviction.dry_run,
         verdict = answer,
         reason,
+        exempt = exempt.map(Exemption::name),
         budgets,
         cost,
         ms = u64::try_from(took.as_millis()).unwrap_or(u64::MAX),

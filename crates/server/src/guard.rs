@@ -66,17 +66,9 @@ impl Guard {
         Ok(exists)
     }
 
-    /// When we can decide. Deleting the configuration is the kill switch: only an installation brings it
-    /// back.
-    pub async fn begin(&self, install: bool) -> Result<(), Error> {
-        if install {
-            return self.registration.register().await;
-        }
-        tracing::warn!(
-            object = %Entry::Guard.object().title(),
-            "not there: PodUnavailableBudgets guard pods from evictions only"
-        );
-        Ok(())
+    /// When we can decide, on a cluster that is new to us.
+    pub async fn begin(&self) -> Result<(), Error> {
+        self.registration.register().await
     }
 
     /// For ever.

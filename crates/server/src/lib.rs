@@ -28,7 +28,7 @@ mod duty;
 mod effect;
 mod election;
 mod error;
-
+mod exempt;
 mod guard;
 mod health;
 mod install;

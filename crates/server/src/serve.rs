@@ -4,6 +4,7 @@ use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
 use std::sync::Arc;
 
+use axum::Router;
 use holdfast_core::{Config, Input, Kind};
 use serde::Serialize;
 use tokio::sync::{oneshot, watch};
@@ -25,6 +26,7 @@ use crate::listen;
 use crate::metrics::Metrics;
 use crate::runtime::{Handles, Runtime};
 use crate::watch::Watcher;
+use crate::webhook;
 
 #[derive(Clone, Debug)]
 pub struct ServeOptions {
@@ -150,16 +152,18 @@ pub async fn serve(
     let health = Health { asked, stats, unsynced: unsynced.clone(), metrics }.router();
     let health = tokio::spawn(listen::serve(health_listener, None, health, parts_stop.clone()));
     let serves = Arc::new(watch::channel(true).0);
+    let guarding = unavailable.then(|| webhook::unavailable(client.clone(), decider.clone()));
     let Front { router, acceptor, duty } = match options.mode {
         Mode::Webhook => Front::webhook(decider, &certificate, registration)?,
         Mode::Native { .. } => {
             Front::native(client, decider, certificate, registration, serves.clone()).await?
         }
     };
+    let router = guarding.into_iter().fold(router, Router::merge);
     let webhook = tokio::spawn(listen::serve(webhook_listener, Some(acceptor), router, parts_stop));
 
     let outcome = tokio::select! {
-        outcome = until_stopped(&options, (duty, guard), &addresses, unsynced, stop, ready) => outcome,
+        outcome = Box::pin(until_stopped(&options, (duty, guard), &addresses, unsynced, stop, ready)) => outcome,
         outcome = &mut runtime => return ended(outcome),
     };
     tracing::info!("stopping: no new requests, answering those in flight");
@@ -189,8 +193,9 @@ async fn until_stopped(
             None => false,
         };
         duty.begin(options, unsynced).await?;
-        if let (Some(guard), false) = (&guard, joined) {
-            guard.begin(options.install).await?;
+        // Deleting it is the kill switch: only an installation brings it back.
+        if let (Some(guard), true) = (&guard, options.install && !joined) {
+            guard.begin().await?;
         }
         if let Some(path) = &options.ready_file {
             write_ready_file(path, addresses).await?;

@@ -1,4 +1,7 @@
-//! `POST /evict`: the API server asks, the engine decides.
+//! `POST /evict`: the API server asks, the engine decides. And what `PodUnavailableBudgets` need besides.
+
+mod budgets;
+mod pods;
 
 use axum::Json;
 use axum::Router;
@@ -12,7 +15,12 @@ use holdfast_api::admission::{EvictionReview, ReviewAnswer, ReviewError};
 use serde_json::{Value, json};
 use tokio::time::Instant;
 
+use crate::api_client::ApiClient;
 use crate::decide::Decider;
+use crate::exempt::Exemptions;
+use crate::install::unavailable::{BUDGETS_PATH, CONVERT_PATH, PODS_PATH, PROBE};
+use crate::metrics::Metrics;
+use pods::Pods;
 
 /// As registered with the API server. We always answer before (see `decide`).
 pub const TIMEOUT_SECONDS: u32 = 10;
@@ -21,6 +29,12 @@ pub const TIMEOUT_SECONDS: u32 = 10;
 /// and groups of the requester, and is less than the 3 MiB that the API server itself takes.
 const BODY_MAX: usize = 1024 * 1024;
 
+/// A pod twice, before and after: each is less than the 3 MiB that the API server takes.
+const PODS_MAX: usize = 8 * 1024 * 1024;
+
+/// A list of 500 budgets to convert, each with a ledger of up to 512 KiB (semantics 6) at worst.
+const BUDGETS_MAX: usize = 256 * 1024 * 1024;
+
 pub fn router(decider: Decider) -> Router {
     Router::new()
         .route("/evict", post(evict))
@@ -28,15 +42,26 @@ pub fn router(decider: Decider) -> Router {
         .with_state(decider)
 }
 
+/// Everything about `PodUnavailableBudgets`.
+pub fn unavailable(client: ApiClient, decider: Decider) -> Router {
+    let exemptions = Exemptions::new(client.clone());
+    let pods = Router::new()
+        .route(PODS_PATH, post(pods::review))
+        .layer(DefaultBodyLimit::max(PODS_MAX))
+        .with_state(Pods { decider, exemptions });
+    let budgets = Router::new()
+        .route(BUDGETS_PATH, post(budgets::validate))
+        .route(CONVERT_PATH, post(budgets::convert))
+        .layer(DefaultBodyLimit::max(BUDGETS_MAX))
+        .with_state(client);
+    pods.merge(budgets)
+}
+
 async fn evict(State(decider): State<Decider>, body: Result<Bytes, BytesRejection>) -> Response {
     let arrived = Instant::now();
-    let body = match body {
+    let body = match readable(body, &decider.metrics) {
         Ok(body) => body,
-        Err(rejection) => {
-            decider.metrics.unreadable_request();
-            tracing::warn!(reason = %rejection.body_text(), "cannot read an admission request");
-            return rejection.into_response();
-        }
+        Err(response) => return response,
     };
     let review = match EvictionReview::parse(&body) {
         Ok(review) => review,
@@ -46,11 +71,25 @@ async fn evict(State(decider): State<Decider>, body: Result<Bytes, BytesRejectio
             return refuse(&error);
         }
     };
+    if review.dry_run && review.pod.name == PROBE {
+        // It is another webhook that it looks for.
+        return Json(ReviewAnswer::allow(review.uid)).into_response();
+    }
     let pin = review.pin;
     let eviction = review.into_eviction(decider.deadline(arrived));
     let id = eviction.id.clone();
     let verdict = decider.decide(eviction, arrived).await;
     Json(ReviewAnswer::new(id, &verdict, pin)).into_response()
+}
+
+/// The body, or what to answer instead.
+#[expect(clippy::result_large_err, reason = "both are answers")]
+fn readable(body: Result<Bytes, BytesRejection>, metrics: &Metrics) -> Result<Bytes, Response> {
+    body.map_err(|rejection| {
+        metrics.unreadable_request();
+        tracing::warn!(reason = %rejection.body_text(), "cannot read an admission request");
+        rejection.into_response()
+    })
 }
 
 /// A request that is no eviction is never allowed. With its uid we can say why to whoever sent it;
@@ -88,7 +127,6 @@ fn refusal(uid: &str, error: &ReviewError) -> Value {
 mod tests {
     use super::*;
     use crate::clock::Clock;
-    use crate::metrics::Metrics;
     use crate::runtime::Asked;
     use axum::body::to_bytes;
     use holdfast_core::verdict::{AllowReason, Allowed, Verdict};

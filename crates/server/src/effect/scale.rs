@@ -62,7 +62,8 @@ impl ScaleReader {
         Err(NoAnswer(answer.message()))
     }
 
-    async fn resource(&self, owner: &ControllerRef) -> Result<Option<Resource>, NoAnswer> {
+    /// None: its kind is not served.
+    pub async fn resource(&self, owner: &ControllerRef) -> Result<Option<Resource>, NoAnswer> {
         let kind = &owner.group_kind;
         if let Some((at, resource)) = self.lock().get(kind)
             && at.elapsed() < REMEMBERED

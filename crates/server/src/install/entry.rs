@@ -51,8 +51,8 @@ impl Entry {
                 "deleted: evictions pass without being asked about until Holdfast is started again"
             }
             Self::Guard => {
-                "deleted: PodUnavailableBudgets are not validated, and guard pods from evictions only, \
-                 until Holdfast is started again"
+                "not there: PodUnavailableBudgets are not validated, and guard pods from evictions only, \
+                 until `serve --install` puts it back"
             }
             Self::Conversion => "deleted, and all PodUnavailableBudgets with it",
         }
