@@ -3,7 +3,9 @@
 //!
 //! ```text
 //!   JSON of any API version --decode--> wire struct --into--> holdfast_core::model
-//!   AdmissionReview         --admission--> EvictionReview --> holdfast_core::Eviction
+//!   AdmissionReview         --admission--> EvictionReview, PodReview --> holdfast_core::Eviction
+//!                                          BudgetReview --> the answer
+//!   ConversionReview        --unavailable::convert--> the answer
 //!   holdfast_core::BudgetStatus / Verdict --> JSON
 //!   policy/v1 requests      --native--> what the CRD's API server understands, and back
 //! ```

@@ -1,6 +1,7 @@
 //! The admission webhooks' messages: an eviction, or another disruption of a pod, to decide, and the
 //! answer.
 
+mod budget;
 mod change;
 mod pod;
 
@@ -13,6 +14,7 @@ use serde::de::IgnoredAny;
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 
+pub use budget::BudgetReview;
 pub use pod::{Circumstances, PodDisruption, PodReview, Toleration};
 
 use crate::lenient::{non_empty, null_default};
@@ -351,12 +353,17 @@ pub struct StatusDetails {
 pub struct StatusCause {
     pub reason: &'static str,
     pub message: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub field: Option<String>,
 }
 
 impl From<&Denial> for Status {
     fn from(denial: &Denial) -> Self {
-        let cause =
-            |message: &str| StatusCause { reason: "DisruptionBudget", message: message.to_owned() };
+        let cause = |message: &str| StatusCause {
+            reason: "DisruptionBudget",
+            message: message.to_owned(),
+            field: None,
+        };
         let mut causes: Vec<_> = denial.causes.iter().map(|c| cause(&c.message)).collect();
         if causes.is_empty() {
             // Clients tell a budget's denial from other 429s by this cause.

@@ -73,7 +73,7 @@ fn into_version(mut object: Value, wanted: &str) -> Result<Value, String> {
 }
 
 /// From `v1alpha1`. The annotations of Kruise stay, as they do there.
-pub(super) fn to_beta(object: &mut Value) -> Result<(), String> {
+pub(crate) fn to_beta(object: &mut Value) -> Result<(), String> {
     let mut parts = Parts::take(object);
     if let Some(text) = parts.annotation(annotation::PROTECT_OPERATIONS) {
         let names: Vec<_> = annotation::operations(text)?.iter().map(|o| o.name()).collect();

@@ -8,6 +8,8 @@ pub mod annotation;
 pub mod convert;
 pub mod crd;
 mod model;
+mod overlap;
+pub mod validate;
 
 use std::collections::BTreeMap;
 

@@ -12,3 +12,4 @@ mod pod_admission;
 mod pods;
 mod settled;
 mod unavailable;
+mod validation;

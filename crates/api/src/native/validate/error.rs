@@ -1,7 +1,7 @@
 //! What is wrong with one field, and the answer that an API server gives about all of them.
 
 use std::collections::HashSet;
-use std::fmt::Write;
+use std::fmt::{self, Write};
 
 use serde::Serialize;
 use serde_json::{Value, json};
@@ -54,17 +54,10 @@ impl Reason {
 
 /// The answer 422 for the budget of this name.
 pub fn invalid(name: &str, errors: &[FieldError]) -> Value {
-    let mut seen = HashSet::new();
-    let messages: Vec<_> = errors
-        .iter()
-        .map(|error| format!("{}: {}", error.field, error.message))
-        .filter(|message| seen.insert(message.clone()))
-        .collect();
     let what = format!("{KIND}.policy {} is invalid", quote(name));
-    let message = match messages.as_slice() {
+    let message = match errors {
         [] => what,
-        [one] => format!("{what}: {one}"),
-        several => format!("{what}: [{}]", several.join(", ")),
+        errors => format!("{what}: {}", aggregate(errors)),
     };
     let causes: Vec<_> = errors
         .iter()
@@ -92,31 +85,48 @@ pub fn invalid(name: &str, errors: &[FieldError]) -> Value {
     })
 }
 
+/// All of them in one sentence, each but once.
+pub(crate) fn aggregate(errors: &[FieldError]) -> String {
+    let mut seen = HashSet::new();
+    let messages: Vec<_> =
+        errors.iter().map(FieldError::to_string).filter(|m| seen.insert(m.clone())).collect();
+    match messages.as_slice() {
+        [one] => one.clone(),
+        several => format!("[{}]", several.join(", ")),
+    }
+}
+
+impl fmt::Display for FieldError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: {}", self.field, self.message)
+    }
+}
+
 impl FieldError {
     /// `value` as it is to be shown.
-    pub(super) fn invalid(field: String, value: &str, detail: &str) -> Self {
+    pub(crate) fn invalid(field: String, value: &str, detail: &str) -> Self {
         Self::new(Reason::Invalid, field, &[value, detail])
     }
 
-    pub(super) fn not_supported(field: String, value: &str, supported: &[&str]) -> Self {
+    pub(crate) fn not_supported(field: String, value: &str, supported: &[&str]) -> Self {
         let supported: Vec<_> = supported.iter().map(|value| quote(value)).collect();
         let detail = format!("supported values: {}", supported.join(", "));
         Self::new(Reason::NotSupported, field, &[&as_json(&value), &detail])
     }
 
-    pub(super) fn duplicate(field: String, value: &str) -> Self {
+    pub(crate) fn duplicate(field: String, value: &str) -> Self {
         Self::new(Reason::Duplicate, field, &[&quote(value)])
     }
 
-    pub(super) fn required(field: String, detail: &str) -> Self {
+    pub(crate) fn required(field: String, detail: &str) -> Self {
         Self::new(Reason::Required, field, &[detail])
     }
 
-    pub(super) fn forbidden(field: String, detail: &str) -> Self {
+    pub(crate) fn forbidden(field: String, detail: &str) -> Self {
         Self::new(Reason::Forbidden, field, &[detail])
     }
 
-    pub(super) fn too_long(field: String, bytes_max: usize) -> Self {
+    pub(crate) fn too_long(field: String, bytes_max: usize) -> Self {
         let detail = format!("may not be more than {bytes_max} bytes");
         Self::new(Reason::TooLong, field, &[&detail])
     }
@@ -132,7 +142,7 @@ impl FieldError {
 }
 
 /// A plain string as Go shows it (`%q`).
-pub(super) fn quote(text: &str) -> String {
+pub(crate) fn quote(text: &str) -> String {
     let mut quoted = String::with_capacity(text.len() + 2);
     quoted.push('"');
     for c in text.chars() {
@@ -154,7 +164,7 @@ pub(super) fn quote(text: &str) -> String {
 }
 
 /// Everything else as Go shows it: JSON that is safe to put into HTML.
-pub(super) fn as_json(value: &impl Serialize) -> String {
+pub(crate) fn as_json(value: &impl Serialize) -> String {
     let mut json = serde_json::to_string(value).unwrap_or_default();
     for (c, escaped) in [
         ('<', "\\u003c"),

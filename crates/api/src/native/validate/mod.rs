@@ -16,8 +16,10 @@ use serde_json::Value;
 
 pub use error::{FieldError, Reason, invalid};
 
+pub(crate) use error::{aggregate, as_json, quote};
+pub(crate) use syntax::label_key;
+
 use crate::budget::{LabelSelector, Requirement};
-use error::{as_json, quote};
 
 const NEGATIVE: &str = "must be greater than or equal to 0";
 const REASON_BYTES_MAX: usize = 1024;
@@ -57,7 +59,7 @@ pub fn status_update(object: &Value) -> Vec<FieldError> {
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum LabelValues {
+pub(crate) enum LabelValues {
     Check,
     Tolerate,
 }
@@ -112,7 +114,7 @@ impl<'a> From<&'a Value> for InternalSpec<'a> {
     }
 }
 
-fn threshold(value: &Value, field: &str) -> Option<FieldError> {
+pub(crate) fn threshold(value: &Value, field: &str) -> Option<FieldError> {
     match value {
         Value::Number(n) => n
             .as_i64()
@@ -128,7 +130,11 @@ fn read_selector(spec: &Value) -> Option<LabelSelector> {
     LabelSelector::deserialize(&spec["selector"]).ok()
 }
 
-fn selector(selector: &LabelSelector, values: LabelValues, field: &str) -> Vec<FieldError> {
+pub(crate) fn selector(
+    selector: &LabelSelector,
+    values: LabelValues,
+    field: &str,
+) -> Vec<FieldError> {
     let mut errors = Vec::new();
     let labels = format!("{field}.matchLabels");
     for (key, value) in &selector.match_labels {
@@ -232,7 +238,7 @@ fn too_long(field: String, text: &str, bytes_max: usize) -> Option<FieldError> {
 }
 
 /// One error for each thing that is wrong with a text.
-fn all(
+pub(crate) fn all(
     field: &str,
     text: &str,
     messages: impl IntoIterator<Item = String>,

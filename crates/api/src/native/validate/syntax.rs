@@ -9,7 +9,7 @@ const LABEL_BYTES_MAX: usize = 63;
 const SUBDOMAIN_BYTES_MAX: usize = 253;
 
 /// What is wrong with the key of a label.
-pub(super) fn label_key(key: &str) -> Vec<String> {
+pub(crate) fn label_key(key: &str) -> Vec<String> {
     let mut errors = Vec::new();
     let parts: Vec<_> = key.split('/').collect();
     let name = match parts.as_slice() {

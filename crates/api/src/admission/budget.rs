@@ -1,0 +1,118 @@
+//! `PodUnavailableBudget`s that are created or changed.
+
+use holdfast_core::model;
+use serde_json::Value;
+
+use super::{ReviewAnswer, ReviewError, Status, StatusCause, StatusDetails, request};
+use crate::native::validate::{FieldError, aggregate};
+use crate::unavailable::{ALPHA_API_VERSION, API_VERSION, GROUP, PLURAL, convert, validate};
+
+/// A budget to be validated, as `AdmissionReview` of `admission.k8s.io/v1` describes it.
+#[derive(Clone, Debug, PartialEq)]
+pub struct BudgetReview {
+    /// Has to be echoed in the answer.
+    pub uid: String,
+    /// Whose other budgets the answer needs.
+    pub namespace: String,
+    pub name: String,
+    /// None if nothing is asked of it.
+    object: Option<Value>,
+    errors: Vec<FieldError>,
+    /// It cannot be read as the version that the rules are for.
+    unreadable: Option<String>,
+}
+
+impl BudgetReview {
+    pub fn parse(body: &[u8]) -> Result<Self, ReviewError> {
+        let request = request::<Value, Value>(body)?;
+        if request.resource.resource != PLURAL {
+            let message = format!("{:?} is not {PLURAL}", request.resource.resource);
+            return Err(request.wrong("request.resource", message));
+        }
+        let mut review = Self {
+            uid: request.uid.clone(),
+            namespace: request.namespace.clone(),
+            name: request.name.clone(),
+            object: None,
+            errors: Vec::new(),
+            unreadable: None,
+        };
+        let is_update = match (request.operation.as_str(), request.sub_resource.as_str()) {
+            ("CREATE", "") => false,
+            ("UPDATE", "") => true,
+            _ => return Ok(review),
+        };
+        let Some(new) = request.object else {
+            return Err(request.wrong("request.object", "is missing"));
+        };
+        // Nothing must keep the last finalizer from going.
+        if !new["metadata"]["deletionTimestamp"].is_null() {
+            return Ok(review);
+        }
+        let old = request.old_object.filter(|_| is_update);
+        match (stored(new), old.map(stored).transpose()) {
+            (Ok(new), Ok(old)) => {
+                review.errors = match &old {
+                    Some(old) => validate::update(&new, old),
+                    None => validate::create(&new),
+                };
+                review.object = Some(new);
+            }
+            (Err(why), _) | (_, Err(why)) => review.unreadable = Some(why),
+        }
+        Ok(review)
+    }
+
+    /// `others`: the budgets of the namespace, this one too if it is among them.
+    pub fn answer<'a>(&self, others: impl IntoIterator<Item = &'a model::Budget>) -> ReviewAnswer {
+        let mut answer = ReviewAnswer::allow(self.uid.clone());
+        let mut errors = self.errors.clone();
+        if let Some(object) = &self.object {
+            errors.extend(validate::overlap(object, others));
+        }
+        answer.response.status = match &self.unreadable {
+            Some(why) => Some(rejection(why.clone(), Vec::new())),
+            None if errors.is_empty() => None,
+            None => Some(rejection(aggregate(&errors), causes(&errors))),
+        };
+        answer.response.allowed = answer.response.status.is_none();
+        answer
+    }
+}
+
+/// As the version that is stored.
+fn stored(mut object: Value) -> Result<Value, String> {
+    let version = object["apiVersion"].as_str().unwrap_or_default();
+    match version {
+        API_VERSION => Ok(object),
+        ALPHA_API_VERSION => match convert::to_beta(&mut object) {
+            Ok(()) => Ok(object),
+            Err(why) => Err(format!("failed to convert v1alpha1 PUB to v1beta1: {why}")),
+        },
+        other => {
+            let version = other.strip_prefix(GROUP).and_then(|rest| rest.strip_prefix('/'));
+            Err(format!("unsupported version: {}", version.unwrap_or(other)))
+        }
+    }
+}
+
+fn rejection(message: String, causes: Vec<StatusCause>) -> Status {
+    Status {
+        api_version: "v1",
+        kind: "Status",
+        status: "Failure",
+        code: 400,
+        reason: "BadRequest",
+        message,
+        details: StatusDetails { causes },
+    }
+}
+
+fn causes(errors: &[FieldError]) -> Vec<StatusCause> {
+    let cause = |error: &FieldError| StatusCause {
+        reason: error.reason.as_str(),
+        message: error.message.clone(),
+        field: Some(error.field.clone()),
+    };
+    errors.iter().map(cause).collect()
+}
