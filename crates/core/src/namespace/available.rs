@@ -10,6 +10,7 @@ use super::pods::PodEntry;
 use super::scale::Found;
 use super::units::{Health, labelled};
 use crate::model::{ControllerRef, Operation, Owner, Scope, Target, UnavailableSpec};
+use crate::replica::{ReplicaKey, Resolution};
 use crate::verdict::DenyReason;
 
 impl Namespace {
@@ -134,7 +135,10 @@ impl Namespace {
         evaluation.change_available(i64::from(healthy) - i64::from(tally.summary.healthy));
         let enough = evaluation.healthy >= evaluation.desired;
         let breaks = healthy && (!alone || (sound && healthy_pods <= min));
-        let free = !breaks && ((healthy && sound) || enough || !evicts);
+        // What only grants make look broken may be whole again, if these come to nothing.
+        let broken = || resolution.leaving || self.is_broken(budget, &key, &resolution, min);
+        let spared = || !evicts && (broken() || (healthy && !sound));
+        let free = !breaks && ((healthy && sound) || enough || spared());
         if free {
             Opinion::Allow { cost: 0 }
         } else if breaks && evaluation.allowed >= 1 {
@@ -144,6 +148,26 @@ impl Namespace {
             let state = ReplicaState { label, min, healthy_pods, selected_pods, healthy };
             deny(DenyReason::BudgetExhausted, evaluation, Some(state))
         }
+    }
+
+    /// Whether the group is no whole one, whatever becomes of the grants.
+    fn is_broken(
+        &self,
+        budget: &BudgetEntry,
+        key: &ReplicaKey,
+        resolution: &Resolution,
+        min: i64,
+    ) -> bool {
+        let Some(groups) = budget.groups() else { return false };
+        let (mut sound, mut live) = (0, 0);
+        for pod in self.pods.values().filter(|pod| pod.budgets.contains(&budget.id)) {
+            let group = labelled(&self.interner, &self.objects, groups, pod);
+            if group.is_some_and(|(of, _)| *of == *key) {
+                sound += i64::from(pod.is_sound(Health::Available));
+                live += i64::from(!pod.pod.is_terminal() && !pod.pod.terminating);
+            }
+        }
+        sound < min || live < resolution.whole
     }
 
     /// The scales of the workloads that the pods belong to; those that are gone or going have none. Err(None)

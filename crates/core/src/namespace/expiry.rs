@@ -7,7 +7,7 @@ use super::ledger::{GRANT_EXPIRES, INCOMPLETE_AFTER};
 use super::writer::Op;
 use super::{BudgetId, Context, Namespace, ReadPurpose};
 use crate::io::{Command, Event, PodReadOutcome, Regarding};
-use crate::model::{ObjectKey, Timestamp};
+use crate::model::{ObjectKey, Pod, Timestamp};
 use crate::timer::Due;
 
 /// A live read that failed is tried again.
@@ -53,9 +53,16 @@ impl Namespace {
         let grant = self.budgets.get(id).and_then(|b| b.ledger.get(pod, uid));
         let keeps_pod = grant.is_some_and(|g| g.operation.keeps_pod());
         let cached = self.pods.get(pod).is_some_and(|entry| entry.pod.uid == *uid);
+        // By what the cache has of it the pod counts from now on, so that must be no older.
+        let is_cached = |found: &Pod| {
+            self.pods.get(pod).is_some_and(|entry| !entry.pod.version.is_older_than(&found.version))
+        };
         match outcome {
             // Gone here as there. While the cache still has it, it would count as healthy.
             PodReadOutcome::NotFound if !cached => {}
+            PodReadOutcome::Found(found) if keeps_pod && !is_cached(found) => {
+                return self.look_at(cx, id, pod, uid, cx.now + READ_AGAIN);
+            }
             PodReadOutcome::Found(found)
                 if found.uid == uid && !found.terminating && (!cx.leads || keeps_pod) => {}
             PodReadOutcome::Found(found) if found.uid == uid && !found.terminating => {

@@ -134,7 +134,11 @@ fn allows(
         return match budget.spec.scope {
             Scope::Pod => !sound || healthy > desired,
             Scope::Workload if breaks => healthy > desired,
-            Scope::Workload => (whole && sound) || enough || !evicts,
+            Scope::Workload => {
+                let broken =
+                    !whole_replicas(budget, view, &|_| false).contains(unit_of(budget, pod));
+                (whole && sound) || enough || (!evicts && (broken || whole))
+            }
         };
     }
     match budget.spec.scope {

@@ -54,7 +54,8 @@ fn may_end(run: &Run, written: &Written, grant: &Grant) -> bool {
         None => true,
         Some(pod) => {
             let stored = asked.generation > 0 && pod.generation >= asked.generation;
-            pod.terminating || (asked.operation.keeps_pod() && stored && pod.applied && pod.ready)
+            // When it was applied, it was ready too.
+            pod.terminating || (asked.operation.keeps_pod() && stored && pod.applied)
         }
     };
     let open = standing.filter_map(|id| run.requests.get(id));

@@ -2,7 +2,7 @@
 //! (That a denied one has none after refunds is L5.)
 
 use holdfast_core::invariant::Invariant;
-use holdfast_core::model::{Budget, Grant};
+use holdfast_core::model::{Budget, Grant, Operation};
 
 use crate::chaos::clients::{Allowed, Asked};
 use crate::chaos::count::{concerns, selects};
@@ -36,6 +36,11 @@ pub fn after_allow(run: &mut Run, asked: &Asked, allowed: &Allowed) {
     let told = run.world.view_of(asked.instance);
     let Some(pod) = told.pods.get(&allowed.pod) else { return };
     let gone = truth.pods.get(&allowed.pod).is_none_or(|pod| pod.uid != allowed.uid);
+    let going = truth.pods.get(&allowed.pod).is_none_or(|pod| pod.terminating);
+    // With its pod ends what was allowed to be done to that pod alone.
+    if asked.operation != Operation::Evict && (gone || going) {
+        return;
+    }
     let asked_of = |budget: &Budget| selects(budget, pod) && concerns(budget, asked.operation);
     let covering = told.budgets.values().filter(|budget| asked_of(budget));
     for budget in covering.filter_map(|told| truth.budgets.get(&told.key)) {
