@@ -57,6 +57,13 @@ impl Guard {
         Self { registration: of(Entry::Guard), conversion: of(Entry::Conversion), covered, feed }
     }
 
+    /// Where API servers called the instances before us. That they still do is found out later, and until
+    /// then no budget says that it is not enforced.
+    pub async fn before(registration: &Registration) -> Result<BTreeSet<String>, Error> {
+        let registration = Registration { entry: Entry::Guard, ..registration.clone() };
+        Ok(registration.before().await?.map(|object| guarded(&object)).unwrap_or_default())
+    }
+
     /// Whether requests come here already, or to a process that is gone. Any answer is better than none.
     pub async fn join(&self) -> Result<bool, Error> {
         let exists = self.registration.exists().await?;

@@ -130,7 +130,10 @@ pub async fn serve(
 
     let clock = Clock::start();
     let metrics = Metrics::new(clock.started_secs());
-    let config = engine_config(options.features, native, unavailable);
+    let mut config = engine_config(options.features, native, unavailable);
+    if unavailable {
+        config.intercepted = Guard::before(&registration).await?;
+    }
     let kinds = config.kinds.clone();
     let (runtime, handles) = Runtime::new(config, client.clone(), clock, metrics.clone());
     let Handles { asked, feed, stats, unsynced, covered } = handles;
