@@ -7,6 +7,7 @@ use super::assess::{Opinion, ReplicaState, deny};
 use super::budgets::BudgetEntry;
 use super::evaluate::{Evaluation, Failure, SyncError};
 use super::pods::PodEntry;
+use super::requests::is_running;
 use super::scale::Found;
 use super::units::{Health, labelled};
 use crate::model::{ControllerRef, Operation, Owner, Scope, Target, UnavailableSpec};
@@ -164,7 +165,7 @@ impl Namespace {
             let group = labelled(&self.interner, &self.objects, groups, pod);
             if group.is_some_and(|(of, _)| *of == *key) {
                 sound += i64::from(pod.is_sound(Health::Available));
-                live += i64::from(!pod.pod.is_terminal() && !pod.pod.terminating);
+                live += i64::from(is_running(&pod.pod));
             }
         }
         sound < min || live < resolution.whole

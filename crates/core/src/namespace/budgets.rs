@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use super::ledger::Ledger;
 use super::pods::PodEntry;
+use super::units::is_unavailable;
 use super::writer::Writer;
 use super::{BudgetId, Context, Namespace};
 use crate::io::Kind;
@@ -108,6 +109,7 @@ impl Namespace {
         }
         self.take_in_grants(cx, id);
         self.touch(cx, id);
+        self.touch_sharers(cx, id);
     }
 
     /// The watch says that this very budget is gone.
@@ -180,6 +182,7 @@ impl Namespace {
         }
         self.forget_granted(cx, id);
         self.forget_reservations(id);
+        self.touch_sharers(cx, id);
         entry.writer
     }
 
@@ -203,6 +206,17 @@ impl Namespace {
         self.take_in_grants(cx, id);
         self.adopt_orphans(cx, id);
         self.touch(cx, id);
+        self.touch_sharers(cx, id);
+    }
+
+    /// `PodUnavailableBudgets` say when they share pods.
+    fn touch_sharers(&mut self, cx: &mut Context<'_>, id: &BudgetId) {
+        if is_unavailable(id) {
+            let others = self.budgets.keys().filter(|other| is_unavailable(other));
+            for other in others.cloned().collect::<Vec<_>>() {
+                self.touch(cx, &other);
+            }
+        }
     }
 
     /// Compile the selector and enter it into the index.

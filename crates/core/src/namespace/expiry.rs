@@ -53,14 +53,14 @@ impl Namespace {
         let grant = self.budgets.get(id).and_then(|b| b.ledger.get(pod, uid));
         let keeps_pod = grant.is_some_and(|g| g.operation.keeps_pod());
         let cached = self.pods.get(pod).is_some_and(|entry| entry.pod.uid == *uid);
-        // By what the cache has of it the pod counts from now on, so that must be no older.
+        // By what the cache has of it the pod counts from now on: an update may have changed it since.
         let is_cached = |found: &Pod| {
             self.pods.get(pod).is_some_and(|entry| !entry.pod.version.is_older_than(&found.version))
         };
         match outcome {
             // Gone here as there. While the cache still has it, it would count as healthy.
             PodReadOutcome::NotFound if !cached => {}
-            PodReadOutcome::Found(found) if keeps_pod && !is_cached(found) => {
+            PodReadOutcome::Found(found) if !is_cached(found) => {
                 return self.look_at(cx, id, pod, uid, cx.now + READ_AGAIN);
             }
             PodReadOutcome::Found(found)

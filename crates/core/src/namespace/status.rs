@@ -257,6 +257,12 @@ fn fill(status: &mut BudgetStatus, budget: &BudgetEntry, evaluation: &Evaluation
     status.current_healthy_replicas = evaluation.healthy;
     status.desired_healthy_replicas = evaluation.desired;
     status.expected_replicas = evaluation.expected;
+    if budget.object.spec.unavailable.is_some() {
+        // It has one number for each, in its unit.
+        status.current_healthy = evaluation.healthy;
+        status.desired_healthy = evaluation.desired;
+        status.expected_pods = evaluation.expected;
+    }
 }
 
 fn disruption_allowed(budget: &BudgetEntry, evaluation: &Evaluation) -> (bool, Reason) {

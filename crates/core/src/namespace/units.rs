@@ -101,7 +101,8 @@ impl PodEntry {
             healthy: self.is_sound(budget.health()) && self.granted == 0,
             unfinished: !self.pod.is_terminal(),
             live,
-            intact: live && self.granted == 0,
+            // A group with a pod that has not begun to run is none yet, and such a pod may go unasked.
+            intact: live && self.granted == 0 && self.pod.phase != Phase::Pending,
             running: self.pod.phase == Phase::Running && !self.pod.terminating,
             several,
         }

@@ -195,7 +195,8 @@ fn whole_replicas<'a>(
     let intact = |pod: &Pod| match (groups(budget), &pod.lws) {
         (Some(_), Some(lws)) => {
             let of_group = |other: &&Pod| unit_of(budget, other) == unit_of(budget, pod);
-            let stays = |other: &&Pod| !other.terminating && !other.is_terminal() && !gone(other);
+            let runs = |pod: &Pod| pod.phase == Phase::Running && !pod.terminating;
+            let stays = |other: &&Pod| runs(other) && !gone(other);
             let members = selected(budget, view).filter(of_group).filter(stays).count();
             lws.size.is_some_and(|size| i64::try_from(members).expect("few") >= size)
         }
