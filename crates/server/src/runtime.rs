@@ -119,6 +119,7 @@ impl Runtime {
                 Some(written) = self.writes.join_next() => self.answered(finished(written)?),
                 Some(read) = self.reads.join_next() => self.answered(finished(read)?),
                 Some(asker) = self.stats.recv() => {
+                    self.metrics.publish_groups(self.budgets.groups());
                     // Whoever asked may have gone.
                     let _ = asker.send(self.engine.stats());
                 }
