@@ -53,6 +53,12 @@ crate::described! {
         WatermarkBack,
         /// Do not look at the statuses when beginning to lead
         LazyLeader,
+        /// End the grant of an update as soon as that is stored
+        UpdateIsOver,
+        /// Take a group for broken, and let go what is left of it, that only grants make look so
+        SpareGranted,
+        /// Let a group by label count as long as enough of it is ready, whoever may take the rest
+        ForgetWhole,
     }
 }
 

@@ -22,6 +22,11 @@ const PASSED_ON: [u64; 3] = [23627, 32813, 45154];
 /// next pod of the name.
 const SHARED: [u64; 7] = [279, 479, 868, 903, 1474, 2066, 2351];
 
+/// Under `PodUnavailableBudgets`: a group that only grants made look broken was taken for broken; an update's grant
+/// expired while the cache still had the pod from before it; a pod that had not begun to run took a whole
+/// group of a `LeaderWorkerSet` with it; a budget did not say that another had come to share its pods.
+const UNAVAILABLE: [u64; 8] = [882, 955, 1306, 2353, 1200, 2694, 1371, 3630];
+
 #[test]
 fn seeds_that_found_a_bug() {
     let all = [&MOVED[..], &BEGAN_AGAIN, &PUT_BACK, &CAME_BACK, &WENT_BACK, &PASSED_ON];
@@ -41,6 +46,11 @@ fn swarm_odd() {
 #[test]
 fn native_mode() {
     check(Profile::Native, (0..seeds(SWARM) / 2).chain(SHARED));
+}
+
+#[test]
+fn unavailable_budgets() {
+    check(Profile::Unavailable, (0..seeds(SWARM) / 2).chain(UNAVAILABLE));
 }
 
 #[test]

@@ -3,6 +3,7 @@ use std::collections::BTreeMap;
 use super::{ControllerRef, ObjectKey, ResourceVersion, Timestamp};
 
 /// The part of a Pod that the engine reads.
+#[allow(clippy::struct_excessive_bools, reason = "facts about a pod, each of its own")]
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Pod {
     pub key: ObjectKey,

@@ -138,6 +138,7 @@ impl Namespace {
         let breaks = healthy && (!alone || (sound && healthy_pods <= min));
         // What only grants make look broken may be whole again, if these come to nothing.
         let broken = || resolution.leaving || self.is_broken(budget, &key, &resolution, min);
+        let broken = || planted!(SpareGranted) || broken();
         let spared = || !evicts && (broken() || (healthy && !sound));
         let free = !breaks && ((healthy && sound) || enough || spared());
         if free {

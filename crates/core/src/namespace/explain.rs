@@ -129,7 +129,7 @@ impl Namespace {
         });
         let in_flight: Vec<&str> = budget.ledger.live().map(|g| g.pod.as_str()).collect();
         let grants = if in_flight.is_empty() {
-            format!("no {}s in flight", disruption)
+            format!("no {disruption}s in flight")
         } else {
             format!("{} in flight ({})", count(in_flight.len(), disruption), name_some(&in_flight))
         };

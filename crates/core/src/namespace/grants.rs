@@ -144,7 +144,7 @@ impl Namespace {
                 let available = pod.ready && pod.facts.settled() && pod.facts.applied();
                 pod.terminating
                     || (grant.generation == 0 && !pod.facts.settled())
-                    || (stored && available)
+                    || (stored && (available || planted!(UpdateIsOver)))
             }
         };
         let budgets = self.granted.get(name).into_iter().flatten();

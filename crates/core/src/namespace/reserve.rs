@@ -12,6 +12,7 @@ use crate::selector::Labels;
 use crate::verdict::AllowReason;
 
 /// What a budget's writer shall do with a request whose turn it is.
+#[allow(clippy::large_enum_variant, reason = "one at a time, and nearly always the large one")]
 pub(super) enum Turn {
     Grant {
         grant: Grant,

@@ -155,7 +155,7 @@ pub(super) fn labelled(
         let index = index.and_then(|index| index.parse::<i64>().ok());
         let set = objects.owner(Owner::LWS_GROUP, LWS, lws);
         // It deletes what is left of a group that lost a pod, however many of them are ready.
-        if set.is_none_or(|set| !set.lws_keeps_group) {
+        if set.is_none_or(|set| !set.lws_keeps_group) && !planted!(ForgetWhole) {
             let member = pod.pod.member.as_ref().and_then(|member| member.lws.as_ref());
             whole = member.and_then(|lws| lws.size).unwrap_or(1);
         }

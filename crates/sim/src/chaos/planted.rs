@@ -19,11 +19,19 @@ pub fn find(bug: Bug, from: u64, seeds_max: u64) -> Option<Found> {
     plant(Some(bug));
     let mut seeds = from..from + seeds_max;
     let found = seeds.find_map(|seed| {
-        let violation = run(&Plan::new(seed, Profile::Swarm), false).violation?;
+        let violation = run(&Plan::new(seed, profile(bug)), false).violation?;
         Some((seed - from + 1, violation.invariant))
     });
     plant(None);
     found
+}
+
+/// Where it can show.
+fn profile(bug: Bug) -> Profile {
+    match bug {
+        Bug::UpdateIsOver | Bug::SpareGranted | Bug::ForgetWhole => Profile::Unavailable,
+        _ => Profile::Swarm,
+    }
 }
 
 /// How many seeds each bug took, in several trials with other seeds each.
