@@ -19,6 +19,8 @@ pub(crate) struct Part<'a> {
     pub(crate) scope: Scope,
     pub(crate) replica: Option<&'a Arc<ReplicaKey>>,
     pub(crate) controller: Option<&'a Arc<ControllerRef>>,
+    /// It should have one, and has none.
+    pub(crate) unmanaged: bool,
     pub(crate) healthy: bool,
     /// Neither Succeeded nor Failed.
     pub(crate) unfinished: bool,
@@ -139,9 +141,9 @@ impl Tally {
         self.pods += n;
         self.healthy_pods += n * i64::from(part.healthy);
         self.several += n * i64::from(part.several);
-        match part.controller {
-            Some(controller) => adjust(&mut self.controllers, controller, n),
-            None => self.unmanaged_pods += n,
+        self.unmanaged_pods += n * i64::from(part.unmanaged);
+        if let Some(controller) = part.controller {
+            adjust(&mut self.controllers, controller, n);
         }
     }
 

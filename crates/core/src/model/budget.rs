@@ -196,6 +196,12 @@ impl Grant {
     pub fn is_exact(&self) -> bool {
         self.operation != Operation::Evict
     }
+
+    /// Whether whoever has it needs no other for this operation. What was free because the pod would stay,
+    /// or because nobody protects it from that, pays for nothing else.
+    pub fn stands_for(&self, operation: Operation) -> bool {
+        self.cost > 0 || self.operation == operation || !self.operation.keeps_pod()
+    }
 }
 
 /// A built-in `policy/v1` `PodDisruptionBudget`, watched in webhook mode because the built-in eviction

@@ -52,7 +52,8 @@ impl Namespace {
         exempt: bool,
     ) -> Opinion {
         let mut evaluation = self.evaluate(budget);
-        if let Some(grant) = budget.ledger.get(&pod.name, &pod.pod.uid.to_string()) {
+        let held = budget.ledger.get(&pod.name, &pod.pod.uid.to_string());
+        if let Some(grant) = held.filter(|grant| grant.stands_for(operation)) {
             return Opinion::Renew { cost: grant.cost };
         }
         let by_name = |g: &Grant| *g.pod == *pod.name;

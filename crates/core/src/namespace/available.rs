@@ -64,17 +64,24 @@ impl Namespace {
     /// Pods without the label that groups go by: a pool of their own, under the same thresholds.
     pub(super) fn evaluate_pool(&self, budget: &BudgetEntry) -> Evaluation {
         let pods = budget.tally.unreferenced.iter().filter_map(|name| self.pods.get(name));
-        let (mut live, mut healthy) = (0, 0);
-        for pod in pods {
-            live += i64::from(!pod.pod.is_terminal() && !pod.pod.terminating);
+        let (mut there, mut healthy) = (0, 0);
+        let mut scales: BTreeMap<&str, i64> = BTreeMap::new();
+        for pod in pods.filter(|pod| !pod.pod.is_terminal()) {
+            there += 1;
             healthy += i64::from(pod.is_sound(Health::Available) && pod.granted == 0);
+            let controller = pod.pod.controller.as_deref();
+            let owner = controller.and_then(|c| self.watched_scale(c)).filter(|o| !o.terminating);
+            scales.extend(owner.and_then(|owner| Some((owner.uid.as_str(), owner.replicas?))));
         }
-        Evaluation { scope: Scope::Pod, ..Evaluation::available(budget, live, healthy) }
+        // What they should be, if the cache tells; else those that are gone are not missed.
+        let expected = scales.values().sum::<i64>().max(there);
+        Evaluation { scope: Scope::Pod, ..Evaluation::available(budget, expected, healthy) }
     }
 
     /// What a disruption of this pod is measured by.
     pub(super) fn evaluation_of(&self, budget: &BudgetEntry, pod: &str) -> Evaluation {
-        if budget.groups().is_some() && budget.tally.unreferenced.contains(pod) {
+        let in_pool = budget.groups().is_some() && budget.tally.unreferenced.contains(pod);
+        if in_pool && budget.unreadable.is_none() {
             self.evaluate_pool(budget)
         } else {
             self.evaluate(budget)
@@ -100,7 +107,8 @@ impl Namespace {
         if evaluation.failure == Some(Failure::Processing) {
             return deny(DenyReason::BeingProcessed, evaluation, None);
         }
-        let none_expected = evaluation.failure.is_none() && evaluation.expected <= 0;
+        let managed = pod.pod.controller.is_some();
+        let none_expected = evaluation.failure.is_none() && evaluation.expected <= 0 && managed;
         if none_expected || self.is_abandoned_by_owner(pod) {
             return Opinion::Pass;
         }
@@ -175,8 +183,14 @@ impl Namespace {
     /// The scales of the workloads that the pods belong to; those that are gone or going have none. Err(None)
     /// while one is being read.
     fn workload_pods(&self, budget: &BudgetEntry) -> Result<i64, Option<String>> {
+        let tally = &budget.tally;
+        if tally.controllers.is_empty() && tally.unmanaged_pods > 0 {
+            let why = "no controller of the selected pods tells how many there should be; set \
+                       spec.protectTotalReplicas or an integer minAvailable";
+            return Err(Some(why.to_owned()));
+        }
         let mut scales: BTreeMap<String, i64> = BTreeMap::new();
-        for controller in budget.tally.controllers.keys() {
+        for controller in tally.controllers.keys() {
             if let Some(owner) = self.watched_scale(controller) {
                 let replicas = owner.replicas.unwrap_or(0);
                 scales.insert(owner.uid.clone(), if owner.terminating { 0 } else { replicas });

@@ -89,9 +89,9 @@ impl Namespace {
             self.enqueue_later(id, refund);
         }
         let pod = self.pods.get(grant.pod.as_str()).map(|e| &e.pod);
-        let is_taken = |p: &KeptPod| p.uid == *grant.uid && p.terminating && p.is_targeted();
-        let is_ended = |p: &KeptPod| grant.is_exact() && p.uid == *grant.uid && p.terminating;
-        let taken = pod.is_some_and(|p| (!grant.shared && is_taken(p)) || is_ended(p));
+        let pod = pod.filter(|p| p.uid == *grant.uid);
+        let is_taken = |p: &KeptPod| !grant.shared && p.terminating && p.is_targeted();
+        let taken = pod.is_some_and(|p| is_taken(p) || shows(p, &grant));
         let live = LiveGrant::new(grant, cx.now, State::Committed);
         if !taken {
             self.insert_grant(cx, id, live);
@@ -135,23 +135,12 @@ impl Namespace {
         }
         let Some(pod) = self.pods.get(name).map(|e| &e.pod) else { return };
         let uid = pod.uid.to_string();
-        let shown = |grant: &Grant| match grant.operation {
-            Operation::Evict => false,
-            Operation::Delete => pod.terminating,
-            // Its label says that it is unavailable, or all of the new spec is in effect.
-            Operation::Update | Operation::Resize => {
-                let stored = grant.generation > 0 && i64::from(pod.generation) >= grant.generation;
-                let available = pod.ready && pod.facts.settled() && pod.facts.applied();
-                pod.terminating
-                    || (grant.generation == 0 && !pod.facts.settled())
-                    || (stored && (available || planted!(UpdateIsOver)))
-            }
-        };
         let budgets = self.granted.get(name).into_iter().flatten();
         let ended: Vec<BudgetId> = budgets
             .filter(|id| {
                 let budget = self.budgets.get(*id);
-                budget.and_then(|b| b.ledger.get(name, &uid)).is_some_and(shown)
+                let grant = budget.and_then(|b| b.ledger.get(name, &uid));
+                grant.is_some_and(|grant| shows(pod, grant))
             })
             .cloned()
             .collect();
@@ -281,6 +270,22 @@ impl Namespace {
             if ids.is_empty() {
                 self.granted.remove(pod);
             }
+        }
+    }
+}
+
+/// Whether the grant's own pod shows that what was granted, other than an eviction, has happened to it.
+fn shows(pod: &KeptPod, grant: &Grant) -> bool {
+    match grant.operation {
+        Operation::Evict => false,
+        Operation::Delete => pod.terminating,
+        // Its label says that it is unavailable, or all of the new spec is in effect.
+        Operation::Update | Operation::Resize => {
+            let stored = grant.generation > 0 && i64::from(pod.generation) >= grant.generation;
+            let available = pod.ready && pod.facts.settled() && pod.facts.applied();
+            pod.terminating
+                || (grant.generation == 0 && !pod.facts.settled())
+                || (stored && (available || planted!(UpdateIsOver)))
         }
     }
 }

@@ -247,12 +247,11 @@ fn fill(status: &mut BudgetStatus, budget: &BudgetEntry, evaluation: &Evaluation
     let tally = &budget.tally;
     status.observed_generation = budget.object.generation;
     status.disruptions_allowed = evaluation.allowed;
-    status.current_healthy = tally.healthy_pods;
-    status.desired_healthy = evaluation.desired_pods;
-    status.expected_pods = match evaluation.scope {
-        Scope::Pod => evaluation.expected,
-        Scope::Workload => tally.pods,
+    (status.current_healthy, status.expected_pods) = match evaluation.scope {
+        Scope::Pod => (evaluation.healthy, evaluation.expected),
+        Scope::Workload => (tally.healthy_pods, tally.pods),
     };
+    status.desired_healthy = evaluation.desired_pods;
     status.disruptions_allowed_replicas = evaluation.allowed;
     status.current_healthy_replicas = evaluation.healthy;
     status.desired_healthy_replicas = evaluation.desired;

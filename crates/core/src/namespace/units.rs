@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use super::budgets::BudgetEntry;
 use super::pods::{PodEntry, ReplicaEntry};
+use super::scale::Found;
 use super::{BudgetId, Covering, Namespace};
 use crate::intern::Interner;
 use crate::model::{
@@ -91,13 +92,18 @@ impl PodEntry {
         replica: Option<&'a Arc<ReplicaKey>>,
     ) -> Part<'a> {
         let live = !self.pod.is_terminal() && !self.pod.terminating;
-        let several = budget.object.spec.unavailable.is_some()
-            && self.budgets.iter().filter(|id| is_unavailable(id)).nth(1).is_some();
+        let is_pub = budget.object.spec.unavailable.is_some();
+        // Kruise looks at no pod that has ended.
+        let counts = !is_pub || !self.pod.is_terminal();
+        let controller = self.pod.controller.as_ref().filter(|_| counts);
+        let several =
+            is_pub && self.budgets.iter().filter(|id| is_unavailable(id)).nth(1).is_some();
         Part {
             name: &self.name,
             scope: budget.scope,
             replica,
-            controller: self.pod.controller.as_ref(),
+            controller,
+            unmanaged: counts && controller.is_none(),
             healthy: self.is_sound(budget.health()) && self.granted == 0,
             unfinished: !self.pod.is_terminal(),
             live,
@@ -146,6 +152,8 @@ pub(super) fn labelled(
     let root = pod.pod.controller.as_deref().map(|controller| root(objects, controller));
     let owner = match (lws, &root) {
         (Some(lws), _) => format!("{LWS} {lws}"),
+        // Kruise has a StatefulSet too.
+        (None, Some((kind, name, _))) if kind.group.contains('.') => format!("{kind} {name}"),
         (None, Some((kind, name, _))) => format!("{} {name}", kind.kind),
         (None, None) => String::new(),
     };
@@ -262,11 +270,20 @@ impl Namespace {
         self.targets_of(&pod.labels, pod.pod.controller.as_deref()).contains(target)
     }
 
-    /// Whether the pod's controller, as far as it is watched, is gone or going: what is left of it goes
+    /// Whether the pod's controller is gone, or one that it belongs to is going: what is left of it goes
     /// too, and nothing is to stand in its way.
     pub(super) fn is_abandoned_by_owner(&self, pod: &PodEntry) -> bool {
         let Some(controller) = pod.pod.controller.as_deref() else { return false };
-        chain(&self.objects, controller)
-            .any(|link| self.objects.controller(link).is_some_and(|owner| owner.terminating))
+        let lws = pod.labels.value(&self.interner, LWS_NAME);
+        let lws = lws.and_then(|lws| self.objects.owner(Owner::LWS_GROUP, LWS, lws));
+        let links = chain(&self.objects, controller);
+        let mut owners = links.filter_map(|link| self.objects.controller(link)).chain(lws);
+        owners.any(|owner| owner.terminating) || self.is_gone(controller)
+    }
+
+    /// Not by the cache alone: its watch may be behind that of the pods.
+    fn is_gone(&self, controller: &ControllerRef) -> bool {
+        self.objects.controller(controller).is_none()
+            && matches!(self.find_scale(controller), Found::Nothing)
     }
 }
