@@ -30,7 +30,11 @@ pub struct Lone {
     pub foreign: Option<Budget>,
     /// The watch shows a write before its answer comes.
     pub is_watch_first: bool,
+    /// Status writes wait for [`Lone::write_all`].
+    pub are_writes_held: bool,
     pub writes: usize,
+    held: Vec<Command>,
+    asked: usize,
     verdicts: BTreeMap<String, Verdict>,
     wake: Option<Timestamp>,
     version: u64,
@@ -54,7 +58,10 @@ impl Lone {
             cleared: Vec::new(),
             foreign: None,
             is_watch_first: false,
+            are_writes_held: false,
             writes: 0,
+            held: Vec::new(),
+            asked: 0,
             verdicts: BTreeMap::new(),
             wake: None,
             version: 100,
@@ -83,6 +90,10 @@ impl Lone {
         match command {
             Command::Reply { eviction, verdict } => {
                 assert_eq!(self.verdicts.insert(eviction, verdict), None, "answered twice");
+                vec![]
+            }
+            write @ Command::WriteStatus { .. } if self.are_writes_held => {
+                self.held.push(write);
                 vec![]
             }
             Command::WriteStatus { budget, uid, version, status } => {
@@ -147,6 +158,17 @@ impl Lone {
         ResourceVersion::from(self.version)
     }
 
+    /// The status writes that were held get there, and none is held any more.
+    pub fn write_all(&mut self) {
+        self.are_writes_held = false;
+        for command in std::mem::take(&mut self.held) {
+            for input in self.execute(command) {
+                self.feed(input);
+            }
+        }
+        self.settle();
+    }
+
     /// Let time pass, waking the engine whenever it asked for it.
     pub fn advance(&mut self, by: Duration) {
         let end = self.now + by;
@@ -196,6 +218,19 @@ impl Lone {
         self.settle();
     }
 
+    pub fn delete_owner(&mut self, owner: Owner) {
+        let owner = Owner { version: self.next_version(), ..owner };
+        self.feed(Input::Owner(Change::Deleted(owner)));
+        self.settle();
+    }
+
+    pub fn delete_budget(&mut self, name: &str) {
+        let budget = self.budgets.remove(name).expect("a budget to delete");
+        let version = self.next_version();
+        self.feed(Input::Budget(Change::Deleted(Budget { version, ..budget })));
+        self.settle();
+    }
+
     /// As it stands on the API server.
     pub fn status(&self, name: &str) -> &BudgetStatus {
         &self.budgets[name].status
@@ -230,15 +265,46 @@ impl Lone {
     /// Evict and wait for the answer, to the deadline if need be.
     #[track_caller]
     pub fn evict_with(&mut self, name: &str, change: impl FnOnce(&mut Eviction)) -> Verdict {
+        let id = self.ask(name, Operation::Evict, change);
+        self.answer(&id)
+    }
+
+    /// As admission asks: the API server sends the pod along.
+    #[track_caller]
+    pub fn operate_with(
+        &mut self,
+        name: &str,
+        operation: Operation,
+        change: impl FnOnce(&mut Eviction),
+    ) -> Verdict {
+        let id = self.ask(name, operation, change);
+        self.answer(&id)
+    }
+
+    #[track_caller]
+    pub fn operate(&mut self, name: &str, operation: Operation) -> Verdict {
+        self.operate_with(name, operation, |_| {})
+    }
+
+    /// Ask and wait for nothing. Returns the request's id.
+    pub fn ask(
+        &mut self,
+        name: &str,
+        operation: Operation,
+        change: impl FnOnce(&mut Eviction),
+    ) -> String {
+        self.asked += 1;
+        let object = self.pods.get(name).filter(|_| operation != Operation::Evict);
+        let changed = |pod: &Pod| pod.generation + i64::from(operation.keeps_pod());
         let mut eviction = Eviction {
-            id: format!("eviction-{}", self.verdicts.len()),
+            id: format!("eviction-{}", self.asked),
             pod: ObjectKey::new(NAMESPACE, name),
-            uid: None,
+            uid: object.map(|pod| pod.uid.clone()),
             requester: "drain".to_owned(),
             dry_run: false,
-            operation: Operation::Evict,
-            object: None,
-            generation: 0,
+            operation,
+            generation: object.map_or(0, changed),
+            object: object.cloned().map(Box::new),
             exempt: false,
             by_name: false,
             deadline: self.now + Duration::from_secs(5),
@@ -246,10 +312,16 @@ impl Lone {
         change(&mut eviction);
         let id = eviction.id.clone();
         self.feed(Input::Evict(eviction));
-        if !self.verdicts.contains_key(&id) {
+        id
+    }
+
+    /// The answer, by the deadline if need be.
+    #[track_caller]
+    pub fn answer(&mut self, id: &str) -> Verdict {
+        if !self.verdicts.contains_key(id) {
             self.advance(Duration::from_secs(6));
         }
-        self.verdicts.get(&id).expect("an answer by the deadline").clone()
+        self.verdicts.get(id).expect("an answer by the deadline").clone()
     }
 
     #[track_caller]

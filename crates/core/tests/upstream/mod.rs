@@ -4,6 +4,6 @@ mod controller;
 mod eviction;
 mod finders;
 mod grants;
-mod lone;
+pub mod lone;
 mod stale;
 mod stats;
