@@ -15,8 +15,8 @@ use crate::logging::LogArgs;
     about = "Decide the evictions of a cluster",
     long_about = "Decide the evictions of a cluster\n\n\
         Watches pods, budgets and what they refer to, answers the API server's admission \
-        requests for pods/eviction, and records every grant in the budget's status before \
-        answering. When ready, prints one line of JSON with its addresses to stdout.\n\n\
+        requests for pods/eviction, and where PodUnavailableBudgets are for deletes and updates of \
+        pods, and records every grant in the budget's status before answering. When ready, prints one line of JSON with its addresses to stdout.\n\n\
         SIGTERM or SIGINT: answers what is in flight, finishes its writes, exits 0. A second \
         one exits at once.",
     after_help = "Examples:\n  \

@@ -191,11 +191,13 @@ async fn until_stopped(
     ready: impl FnOnce(&Addresses),
 ) -> Result<(), Error> {
     let becoming_ready = async {
-        let joined = match &guard {
-            Some(guard) => guard.join().await?,
-            None => false,
+        let joining = async {
+            match &guard {
+                Some(guard) => guard.join().await,
+                None => Ok(false),
+            }
         };
-        duty.begin(options, unsynced).await?;
+        let (joined, ()) = tokio::try_join!(joining, duty.begin(options, unsynced))?;
         // Deleting it is the kill switch: only an installation brings it back.
         if let (Some(guard), true) = (&guard, options.install && !joined) {
             guard.begin().await?;

@@ -32,8 +32,8 @@ const BODY_MAX: usize = 1024 * 1024;
 /// A pod twice, before and after: each is less than the 3 MiB that the API server takes.
 const PODS_MAX: usize = 8 * 1024 * 1024;
 
-/// A list of 500 budgets to convert, each with a ledger of up to 512 KiB (semantics 6) at worst.
-const BUDGETS_MAX: usize = 256 * 1024 * 1024;
+/// A page of 500 budgets to convert, or a list of ten thousand: most are a few KiB.
+const BUDGETS_MAX: usize = 64 * 1024 * 1024;
 
 pub fn router(decider: Decider) -> Router {
     Router::new()

@@ -65,7 +65,8 @@ impl Registration {
                 let object = self.entry.object().title();
                 let change = if joined { "joined" } else { "ours" };
                 tracing::info!(%object, change, url = %self.url(), "registered");
-                if joined {
+                // Conversion is asked for again until it is answered.
+                if joined && self.entry != Entry::Conversion {
                     tokio::time::sleep(NOTICE).await;
                 }
                 return Ok(());
