@@ -63,6 +63,10 @@ pub struct Annotations {
     /// On a `PodUnavailableBudget`: how many units there should be.
     #[serde(rename = "pub.kruise.io/protect-total-replicas")]
     pub protect_total_replicas: Option<String>,
+    /// On a `PodUnavailableBudget`: what `v1alpha1` has no fields for. In the stored version it is there only if
+    /// it could not be read.
+    #[serde(rename = "pub.kruise.io/v1beta1-fields")]
+    pub beta_fields: Option<String>,
     /// On a pod: no `PodUnavailableBudget` stands in its way.
     #[serde(rename = "pub.kruise.io/no-protect")]
     pub no_protect: Option<String>,

@@ -65,7 +65,16 @@ fn into_version(mut object: Value, wanted: &str) -> Result<Value, String> {
     let found = object["apiVersion"].as_str().unwrap_or_default().to_owned();
     match (found.as_str(), wanted) {
         (same, wanted) if same == wanted => return Ok(object),
-        (ALPHA_API_VERSION, API_VERSION) => to_beta(&mut object)?,
+        (ALPHA_API_VERSION, API_VERSION) => {
+            let mut converted = object.clone();
+            match to_beta(&mut converted) {
+                Ok(()) => return Ok(converted),
+                // It may have been there before we were. A failure would keep all others from being listed,
+                // too, and then nothing can be decided. As it is, it is a budget that allows nothing, and
+                // the validating webhook lets nobody write another.
+                Err(_) => object["apiVersion"] = json!(API_VERSION),
+            }
+        }
         (API_VERSION, ALPHA_API_VERSION) => to_alpha(&mut object),
         _ => return Err(format!("cannot convert {KIND} from {found:?} to {wanted:?}")),
     }
@@ -86,9 +95,7 @@ pub(crate) fn to_beta(object: &mut Value) -> Result<(), String> {
         parts.set("protectTotalReplicas", json!(total));
     }
     if let Some(text) = parts.annotation(BETA_FIELDS) {
-        let carried: Map<_, _> = serde_json::from_str(text)
-            .map_err(|error| format!("failed to parse {BETA_FIELDS}: {error}"))?;
-        for (field, value) in carried {
+        for (field, value) in carried(text)? {
             if CARRIED.contains(&field.as_str()) && parts.field(&field).is_none() {
                 parts.set(&field, value);
             }
@@ -97,6 +104,11 @@ pub(crate) fn to_beta(object: &mut Value) -> Result<(), String> {
     parts.annotate(BETA_FIELDS, None);
     parts.put_back(object, API_VERSION);
     Ok(())
+}
+
+/// Of the annotation.
+pub(super) fn carried(text: &str) -> Result<Map<String, Value>, String> {
+    serde_json::from_str(text).map_err(|error| format!("failed to parse {BETA_FIELDS}: {error}"))
 }
 
 fn to_alpha(object: &mut Value) {

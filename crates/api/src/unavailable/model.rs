@@ -9,7 +9,7 @@ use holdfast_core::model::{
 
 use super::{
     PodUnavailableBudget, PodUnavailableBudgetSpec, PodUnavailableBudgetStatus, TargetReference,
-    annotation,
+    annotation, convert,
 };
 use crate::budget::{LabelSelector, int32};
 use crate::meta::Annotations;
@@ -59,6 +59,9 @@ fn unavailable(
     spec: &PodUnavailableBudgetSpec,
     annotations: &Annotations,
 ) -> Result<UnavailableSpec, String> {
+    if let Some(text) = &annotations.beta_fields {
+        convert::carried(text)?;
+    }
     let groups = match &spec.pod_group_policy {
         None => None,
         Some(policy) if policy.group_label_key.is_empty() => {
