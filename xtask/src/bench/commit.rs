@@ -186,7 +186,12 @@ fn webhook(bench: &Bench, holdfast: &Controller) -> Result<Server> {
     let url = holdfast.addresses["webhook"].as_str().context("Holdfast says where it is")?;
     let address = url.strip_prefix("https://").and_then(|rest| rest.split('/').next());
     let address = address.context("an https address")?.parse()?;
-    let list = bench.admin.client().get(super::WEBHOOKS)?.ok()?.json();
+    let list = bench
+        .admin
+        .client()
+        .get(&format!("{}/{}", super::ADMISSION, super::WEBHOOKS[0]))?
+        .ok()?
+        .json();
     let hooks = list["items"].as_array().into_iter().flatten();
     let bundle = hooks
         .flat_map(|item| item["webhooks"].as_array().cloned().unwrap_or_default())

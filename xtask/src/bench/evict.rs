@@ -7,7 +7,7 @@ use anyhow::Result;
 use super::{
     Bench,
     controller::{Controller, Mode},
-    load::{Api, Budgets, Load, PODS_PER_GROUP},
+    load::{Api, Budgets, Load, PODS_PER_GROUP, Way},
     report::{Comparison, Results, Target},
 };
 
@@ -93,7 +93,7 @@ pub fn run(bench: &Bench, results: &mut Results) -> Result<()> {
                 load.settle()?;
                 // Not the last replica, which the budget keeps.
                 let count = pods - 2 * PODS_PER_GROUP;
-                let evicted = load.evict(&bench.drainer, clients, count, limit)?;
+                let evicted = load.disrupt(&bench.drainer, Way::Evict, clients, count, limit)?;
                 let label = |what: &str| format!("{what}, {clients} clients");
                 let count = f64::from(u32::try_from(evicted.latencies.len())?);
                 results.push(label("evictions"), "1/s", name, count / evicted.seconds);

@@ -33,6 +33,8 @@ pub enum Budgets {
     None,
     Pods,
     Replicas,
+    /// Pods that are none of the load's.
+    Others,
 }
 
 /// Whose budgets they are.
@@ -42,6 +44,15 @@ pub enum Api {
     Policy,
     /// The CRD of webhook mode.
     Holdfast,
+    /// `PodUnavailableBudget`.
+    Kruise,
+}
+
+/// How pods are disrupted.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Way {
+    Evict,
+    Delete,
 }
 
 impl Api {
@@ -49,6 +60,14 @@ impl Api {
         match self {
             Self::Policy => "policy/v1",
             Self::Holdfast => "policy.holdfast.dev/v1",
+            Self::Kruise => "policy.kruise.io/v1beta1",
+        }
+    }
+
+    fn kind(self) -> &'static str {
+        match self {
+            Self::Policy | Self::Holdfast => "PodDisruptionBudget",
+            Self::Kruise => "PodUnavailableBudget",
         }
     }
 }
@@ -126,23 +145,28 @@ impl Load {
         }
         let mut client = self.admin.client();
         let path = self.budget_path("");
-        let all = i64::try_from(self.pods.len())?;
+        let others = self.budgets == Budgets::Others;
+        let all = if others { 0 } else { i64::try_from(self.pods.len())? };
+        let is_pub = self.api == Api::Kruise;
+        let field = if is_pub { "currentAvailable" } else { "currentHealthy" };
         until("the statuses of the budgets are settled", || {
             let list = client.get(&path)?.ok()?.json();
             let items = list["items"].as_array().context("a list")?;
-            let healthy: i64 =
-                items.iter().filter_map(|b| b["status"]["currentHealthy"].as_i64()).sum();
+            let healthy: i64 = items.iter().filter_map(|b| b["status"][field].as_i64()).sum();
             let observed = items.iter().all(|b| {
                 b["status"]["observedGeneration"].as_i64() >= b["metadata"]["generation"].as_i64()
             });
-            Ok(observed && healthy == all)
+            // Only then are deletes sent to Holdfast.
+            let enforced = !is_pub || items.iter().all(|b| condition(b, "Enforced"));
+            Ok(observed && enforced && healthy == all)
         })
     }
 
-    /// Evicts so many of the pods, by so many clients, for so long at most.
-    pub fn evict(
+    /// Evicts or deletes so many of the pods, by so many clients, for so long at most.
+    pub fn disrupt(
         &mut self,
-        drainer: &Server,
+        by: &Server,
+        way: Way,
         clients: usize,
         count: usize,
         limit: Duration,
@@ -152,7 +176,7 @@ impl Load {
         let began = Instant::now();
         let results: Vec<Result<(Latencies, usize)>> = thread::scope(|scope| {
             let handles: Vec<_> = (0..clients)
-                .map(|_| scope.spawn(|| evictor(drainer, &self.namespace, &queue, began + limit)))
+                .map(|_| scope.spawn(|| disruptor(by, way, &self.namespace, &queue, began + limit)))
                 .collect();
             handles.into_iter().map(|h| h.join().expect("it does not panic")).collect()
         });
@@ -187,7 +211,8 @@ impl Load {
 
     pub fn budget_path(&self, rest: &str) -> String {
         let (api, namespace) = (self.api.version(), &self.namespace);
-        format!("/apis/{api}/namespaces/{namespace}/poddisruptionbudgets{rest}")
+        let resource = self.api.kind().to_lowercase();
+        format!("/apis/{api}/namespaces/{namespace}/{resource}s{rest}")
     }
 
     pub fn budget_of(&self, pod: &str) -> String {
@@ -241,7 +266,9 @@ impl Load {
 
     /// Never in the way: the first eviction and the last are to cost the same.
     fn budget(&self, part: usize) -> Value {
-        let labels = if self.count == 1 {
+        let labels = if self.budgets == Budgets::Others {
+            json!({"app": "others"})
+        } else if self.count == 1 {
             json!({"app": "bench"})
         } else {
             json!({"part": format!("p{part}")})
@@ -252,7 +279,7 @@ impl Load {
         }
         json!({
             "apiVersion": self.api.version(),
-            "kind": "PodDisruptionBudget",
+            "kind": self.api.kind(),
             "metadata": {"name": format!("budget-{part}")},
             "spec": spec,
         })
@@ -285,32 +312,41 @@ impl Load {
     }
 }
 
-fn evictor(
-    drainer: &Server,
+fn disruptor(
+    by: &Server,
+    way: Way,
     namespace: &str,
     queue: &Mutex<VecDeque<String>>,
     deadline: Instant,
 ) -> Result<(Latencies, usize)> {
-    let mut client = drainer.client();
+    let mut client = by.client();
     let (mut latencies, mut refused) = (Latencies::default(), 0);
     while Instant::now() < deadline {
         let Some(pod) = queue.lock().expect("not poisoned").pop_front() else { break };
-        let path = format!("/api/v1/namespaces/{namespace}/pods/{pod}/eviction");
+        let path = format!("/api/v1/namespaces/{namespace}/pods/{pod}");
         let eviction =
             json!({"apiVersion": "policy/v1", "kind": "Eviction", "metadata": {"name": pod}});
         let began = Instant::now();
-        let answer = client.post(&path, &eviction)?;
+        let answer = match way {
+            Way::Evict => client.post(&format!("{path}/eviction"), &eviction)?,
+            Way::Delete => client.delete(&path)?,
+        };
         match answer.code {
-            201 => latencies.push(began.elapsed()),
+            200 | 201 => latencies.push(began.elapsed()),
             // Its budget is exhausted or contended, or the handler gave up: try again later.
             429 | 500 | 409 => {
                 refused += 1;
                 queue.lock().expect("not poisoned").push_back(pod);
             }
-            code => bail!("evict {pod}: {code} {}", String::from_utf8_lossy(&answer.body)),
+            code => bail!("{way:?} {pod}: {code} {}", String::from_utf8_lossy(&answer.body)),
         }
     }
     Ok((latencies, refused))
+}
+
+fn condition(budget: &Value, kind: &str) -> bool {
+    let mut conditions = budget["status"]["conditions"].as_array().into_iter().flatten();
+    conditions.any(|c| c["type"] == kind && c["status"] == "True")
 }
 
 fn pod_name(i: usize) -> String {

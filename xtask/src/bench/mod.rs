@@ -4,6 +4,7 @@
 mod commit;
 mod controller;
 mod core;
+mod delete;
 mod evict;
 mod http;
 mod load;
@@ -51,6 +52,8 @@ pub struct Args {
 enum Part {
     /// Evictions per second
     Evict,
+    /// Deletes per second under a PodUnavailableBudget
+    Delete,
     /// CPU, memory and latency of the status controllers
     Status,
     /// The webhook's own latency
@@ -99,7 +102,7 @@ fn in_release() -> Result<bool> {
 
 fn measure(args: &Args, results: &mut Results, comparisons: &mut Vec<Comparison>) -> Result<()> {
     let wants = |part| args.only.is_empty() || args.only.contains(&part);
-    if wants(Part::Evict) || wants(Part::Status) || wants(Part::Commit) {
+    if [Part::Evict, Part::Delete, Part::Status, Part::Commit].into_iter().any(wants) {
         let program = program(args)?;
         let dir = workspace().join("target/localkube-bench");
         if dir.exists() {
@@ -158,7 +161,8 @@ fn on_cluster(
     outcome
 }
 
-const WEBHOOKS: &str = "/apis/admissionregistration.k8s.io/v1/mutatingwebhookconfigurations";
+const ADMISSION: &str = "/apis/admissionregistration.k8s.io/v1";
+const WEBHOOKS: [&str; 2] = ["mutatingwebhookconfigurations", "validatingwebhookconfigurations"];
 
 impl Bench {
     fn parts(
@@ -171,6 +175,10 @@ impl Bench {
         if wants(Part::Evict) {
             comparisons.extend(evict::COMPARISONS);
             evict::run(self, results)?;
+        }
+        if wants(Part::Delete) {
+            comparisons.extend(delete::COMPARISONS);
+            delete::run(self, results)?;
         }
         if wants(Part::Commit) {
             comparisons.extend(commit::COMPARISONS);
@@ -192,7 +200,9 @@ impl Bench {
         match mode {
             Mode::Webhook => {
                 holdfast.stop()?;
-                self.admin.client().delete(&format!("{WEBHOOKS}/holdfast"))?.ok()?;
+                for kind in WEBHOOKS {
+                    self.admin.client().delete(&format!("{ADMISSION}/{kind}/holdfast"))?.ok()?;
+                }
             }
             Mode::Native => {
                 let output = Command::new(&self.program)

@@ -15,7 +15,7 @@ use super::{
     Bench,
     controller::{Controller, Mode},
     http::Server,
-    load::{Api, Budgets, Load},
+    load::{Api, Budgets, Load, Way},
     report::{Comparison, Results, Target},
     stats::Latencies,
 };
@@ -94,7 +94,8 @@ fn cell(
         results.push(format!("settled p{percent}, {load_name}"), "ms", name, value);
     }
 
-    let evicted = load.evict(&bench.drainer, CLIENTS, pods / 5, Duration::from_mins(5))?;
+    let evicted =
+        load.disrupt(&bench.drainer, Way::Evict, CLIENTS, pods / 5, Duration::from_mins(5))?;
     load.settle()?;
     phase(results, "evictions")?;
     eprintln!("bench: evicted {} in {:.1} s", evicted.latencies.len(), evicted.seconds);
