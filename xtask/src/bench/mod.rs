@@ -52,7 +52,7 @@ pub struct Args {
 enum Part {
     /// Evictions per second
     Evict,
-    /// Deletes per second under a PodUnavailableBudget
+    /// Deletes of pods per second
     Delete,
     /// CPU, memory and latency of the status controllers
     Status,
