@@ -18,8 +18,9 @@ use holdfast_api::unavailable;
 use holdfast_core::Input;
 use http::StatusCode;
 use serde::Deserialize;
-use serde_json::{Value, json};
+use serde_json::json;
 use tokio::sync::{mpsc, watch};
+use tokio::time::Instant;
 
 use crate::api_client::ApiClient;
 use crate::discovery::Resource;
@@ -87,6 +88,7 @@ impl Guard {
             state: State::Kept,
             in_force: BTreeSet::new(),
             seen: None,
+            trouble: None,
         };
         tokio::join!(conversion.keep(), interception.keep(covered));
     }
@@ -100,6 +102,8 @@ struct Interception {
     in_force: BTreeSet<String>,
     /// Those in which an API server was seen to call it, as the engine knows them.
     seen: Option<BTreeSet<String>>,
+    /// Since when something is not as it should be, and whether that was said.
+    trouble: Option<(Instant, bool)>,
 }
 
 impl Interception {
@@ -108,15 +112,10 @@ impl Interception {
         loop {
             let mut wanted = covered.borrow_and_update().clone();
             wanted.retain(|namespace| is_guardable(namespace));
-            let done = match self.round(&wanted).await {
-                Ok(done) => done,
-                Err(reason) => {
-                    tracing::debug!(reason, "cannot look after the webhook on pods");
-                    false
-                }
-            };
+            let trouble = self.round(&wanted).await.err();
+            self.tell(trouble.as_deref());
             let pause = async {
-                if done {
+                if trouble.is_none() {
                     backoff.reset();
                     tokio::time::sleep(CHECK).await;
                 } else {
@@ -130,34 +129,49 @@ impl Interception {
         }
     }
 
-    /// Whether everything is as it should be.
-    async fn round(&mut self, wanted: &BTreeSet<String>) -> Result<bool, String> {
+    /// Aloud when it has lasted for a while: API servers may take a moment.
+    fn tell(&mut self, trouble: Option<&str>) {
+        let Some(reason) = trouble else {
+            self.trouble = None;
+            return;
+        };
+        let (since, told) = self.trouble.get_or_insert_with(|| (Instant::now(), false));
+        if since.elapsed() > CHECK && !std::mem::replace(told, true) {
+            tracing::warn!(reason, "PodUnavailableBudgets are not enforced everywhere");
+        } else {
+            tracing::debug!(reason, "PodUnavailableBudgets are not enforced everywhere");
+        }
+    }
+
+    /// An error is why it is not as it should be.
+    async fn round(&mut self, wanted: &BTreeSet<String>) -> Result<(), String> {
         self.select(wanted).await?;
         let mut seen = self.seen.clone().unwrap_or_default();
         seen.retain(|namespace| self.in_force.contains(namespace));
-        let asked: Vec<String> =
-            wanted.iter().filter(|namespace| !seen.contains(*namespace)).cloned().collect();
-        let probes = asked.into_iter().filter(|namespace| self.in_force.contains(namespace));
+        let unseen = wanted.difference(&seen).filter(|name| self.in_force.contains(*name));
+        let unseen: Vec<String> = unseen.cloned().collect();
         let client = &self.registration.client;
-        let probes = stream::iter(probes)
-            .map(|namespace| async move {
-                is_intercepted(client, &namespace).await.then_some(namespace)
-            })
+        let probes = stream::iter(unseen)
+            .map(|namespace| async move { probe(client, &namespace).await.map(|()| namespace) })
             .buffer_unordered(PROBES_MAX);
-        let new: Vec<String> = probes.filter_map(std::future::ready).collect().await;
+        let outcomes: Vec<Result<String, String>> = probes.collect().await;
+        let (mut new, mut trouble) = (Vec::new(), Ok(()));
+        for outcome in outcomes {
+            match outcome {
+                Ok(namespace) => new.push(namespace),
+                Err(reason) => trouble = Err(reason),
+            }
+        }
         if !new.is_empty() {
             tokio::time::sleep(NOTICE).await;
             seen.extend(new);
         }
-        // Nobody asks for the webhook when it was deleted on purpose, or is another's.
-        let given_up = matches!(self.state, State::Deleted | State::Elsewhere);
-        let done = given_up || wanted.is_subset(&seen);
         if self.seen.as_ref() != Some(&seen) {
             self.seen = Some(seen.clone());
             // The runtime is gone only when the process is stopping.
             let _ = self.feed.send(Input::Intercepted(seen)).await;
         }
-        Ok(done)
+        trouble
     }
 
     /// Has the webhook called in these namespaces, and in others that have budgets after all.
@@ -210,26 +224,19 @@ async fn has_budgets(client: &ApiClient, namespace: &str) -> Result<bool, String
     }
 }
 
-/// Admission comes before the pod is looked up, so that there need not be one.
-async fn is_intercepted(client: &ApiClient, namespace: &str) -> bool {
+/// An error says what an API server did instead of calling us. Admission comes before the pod is looked up,
+/// so that there need not be one.
+async fn probe(client: &ApiClient, namespace: &str) -> Result<(), String> {
     let path = format!("/api/v1/namespaces/{namespace}/pods/{PROBE}/eviction?dryRun=All");
-    match client.post(&path, &probe(namespace)).await {
-        Ok(answer) if answer.message().contains(PROBED) => true,
-        Ok(answer) => {
-            tracing::debug!(namespace, reason = %answer.message(), "pods are not guarded yet");
-            false
-        }
-        Err(error) => {
-            tracing::debug!(namespace, reason = %error, "cannot probe");
-            false
-        }
-    }
-}
-
-fn probe(namespace: &str) -> Value {
-    json!({
+    let eviction = json!({
         "apiVersion": "policy/v1",
         "kind": "Eviction",
         "metadata": {"name": PROBE, "namespace": namespace},
-    })
+    });
+    let answer = client.post(&path, &eviction).await;
+    let message = answer.map_or_else(|error| error.to_string(), |answer| answer.message());
+    if message.contains(PROBED) {
+        return Ok(());
+    }
+    Err(format!("probe in namespace {namespace}: {message}"))
 }
