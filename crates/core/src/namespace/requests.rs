@@ -14,7 +14,7 @@ use super::assess::{Objection, Opinion};
 use super::explain::refuse;
 use super::kept::KeptPod;
 use super::pods::PodEntry;
-use super::units::concerned;
+use super::units::{concerned, labelled};
 use super::writer::Op;
 use super::{BudgetId, Context, Covering, Namespace, ReadPurpose};
 use crate::io::{Command, Eviction, PodReadOutcome};
@@ -338,7 +338,12 @@ impl Namespace {
         }
     }
 
-    pub(super) fn replica_label(&self, pod: &PodEntry) -> String {
+    /// What the pod is a part of, as the budget sees it.
+    pub(super) fn replica_label(&self, budget: &BudgetId, pod: &PodEntry) -> String {
+        if let Some(groups) = self.budgets.get(budget).and_then(|b| b.groups()) {
+            let group = labelled(&self.interner, &self.objects, groups, pod);
+            return group.map(|(_, resolution)| resolution.label).unwrap_or_default();
+        }
         let replica = pod.replica.as_ref().and_then(|key| self.replicas.get(key));
         replica.map(|r| r.resolution.label.clone()).unwrap_or_default()
     }

@@ -119,7 +119,7 @@ impl Namespace {
                     return Turn::Done;
                 }
             };
-            (cost, self.replica_label(entry), entry.pod.uid.to_string())
+            (cost, self.replica_label(budget, entry), entry.pod.uid.to_string())
         };
         let renewed = self.budgets.get(budget).and_then(|b| b.ledger.get(name, &uid));
         let renewal = renewed.is_some();

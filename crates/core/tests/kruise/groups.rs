@@ -7,7 +7,7 @@ use holdfast_core::verdict::{AllowReason, DenyReason};
 
 use super::make::{
     GROUP, assert_denied, assert_granted, assert_passed, bare, case, denial, grouped, labelled,
-    max, member, min, serve, targeting, total,
+    lws, max, member, min, serve, targeting, total,
 };
 use crate::upstream::lone::{Lone, owned, owner};
 
@@ -182,6 +182,24 @@ fn surplus_is_free() {
         verify(&lone, (0, 2, 2, 2));
         // The other group has its own.
         assert_granted(&lone.operate("web-5", *operation), 0);
+    }
+}
+
+/// A `LeaderWorkerSet` deletes the rest of a group that lost a pod, so none of its pods is surplus, unless
+/// it restarts them one by one.
+#[test]
+fn surplus_of_a_leader_worker_set() {
+    for keeps_group in [false, true] {
+        let mut lone = Lone::new();
+        serve(&mut lone, "llm", 2, 3);
+        lone.owner(Owner { lws_keeps_group: keeps_group, ..lws("llm", 2) });
+        lone.budget(grouped(max(Count(1)), GROUP, 1));
+        verify(&lone, (1, 2, 1, 2));
+        assert_granted(&lone.operate("llm-0-0", Delete), i64::from(!keeps_group));
+        assert_eq!(lone.operate("llm-1-0", Delete).is_allow(), keeps_group);
+        lone.settle();
+        let grant = &lone.status("pub").grants[0];
+        assert_eq!(grant.replica, "group 0 of LeaderWorkerSet llm");
     }
 }
 
