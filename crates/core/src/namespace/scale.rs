@@ -146,13 +146,13 @@ impl Namespace {
     }
 }
 
-/// The controllers whose scales a budget of single pods goes by. Of a `PodUnavailableBudget` all: whether
-/// one is gone matters too.
+/// The controllers whose scales a budget of single pods goes by.
 fn scaled_by(budget: &BudgetEntry) -> impl Iterator<Item = ControllerRef> {
     let of_pods = budget.scope == Scope::Pod;
     let is_pub = budget.object.spec.unavailable.is_some();
     let target = budget.target().filter(|t| of_pods && !Owner::is_watched(&t.group_kind));
-    let pods = is_pub || (of_pods && budget.object.spec.needs_total());
+    let pods = of_pods && budget.target().is_none();
+    let pods = pods && (is_pub || budget.object.spec.needs_total());
     let controllers = pods.then_some(budget.tally.controllers.keys()).into_iter().flatten();
     controllers.map(|c| (**c).clone()).chain(target.map(Target::reference))
 }

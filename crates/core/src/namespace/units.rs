@@ -6,7 +6,6 @@ use std::sync::Arc;
 
 use super::budgets::BudgetEntry;
 use super::pods::{PodEntry, ReplicaEntry};
-use super::scale::Found;
 use super::{BudgetId, Covering, Namespace};
 use crate::intern::Interner;
 use crate::model::{
@@ -270,20 +269,14 @@ impl Namespace {
         self.targets_of(&pod.labels, pod.pod.controller.as_deref()).contains(target)
     }
 
-    /// Whether the pod's controller is gone, or one that it belongs to is going: what is left of it goes
-    /// too, and nothing is to stand in its way.
+    /// Whether a workload that the pod belongs to is going: what is left of it goes too, and nothing is to
+    /// stand in its way. That one is gone the cache cannot prove: its watch may be behind that of the pods.
     pub(super) fn is_abandoned_by_owner(&self, pod: &PodEntry) -> bool {
         let Some(controller) = pod.pod.controller.as_deref() else { return false };
         let lws = pod.labels.value(&self.interner, LWS_NAME);
         let lws = lws.and_then(|lws| self.objects.owner(Owner::LWS_GROUP, LWS, lws));
         let links = chain(&self.objects, controller);
         let mut owners = links.filter_map(|link| self.objects.controller(link)).chain(lws);
-        owners.any(|owner| owner.terminating) || self.is_gone(controller)
-    }
-
-    /// Not by the cache alone: its watch may be behind that of the pods.
-    fn is_gone(&self, controller: &ControllerRef) -> bool {
-        self.objects.controller(controller).is_none()
-            && matches!(self.find_scale(controller), Found::Nothing)
+        owners.any(|owner| owner.terminating)
     }
 }
