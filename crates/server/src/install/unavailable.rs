@@ -39,28 +39,27 @@ pub async fn is_to_be_served(
     let crd = Installed::UnavailableCrd;
     let failed = |reason| refused(crd, "read", reason);
     let answer = client.get(&crd.path()).await.map_err(|NoAnswer(reason)| failed(reason))?;
-    let (serves, why) = match answer.code {
+    let object = crd.title();
+    let is_foreign = match answer.code {
         StatusCode::OK => {
             let found: Value = answer.json().map_err(|error| failed(error.to_string()))?;
-            match (is_ours(&found), install, take_over) {
-                (true, ..) => (true, "ours"),
-                (false, true, true) => (true, "taken over"),
-                (false, ..) => {
-                    (false, "somebody else's, which `serve --install --take-over` replaces")
-                }
-            }
+            !is_ours(&found)
         }
-        StatusCode::NOT_FOUND if install => (true, "new"),
-        StatusCode::NOT_FOUND => (false, "absent, which `serve --install` installs"),
-        // An installation of a version that knew nothing of them.
-        StatusCode::FORBIDDEN if !install => (false, "not for us to read"),
+        StatusCode::NOT_FOUND if install => false,
+        // Not installed, or an installation of a version that knew nothing of them.
+        StatusCode::NOT_FOUND | StatusCode::FORBIDDEN if !install => {
+            tracing::info!(%object, "absent: PodUnavailableBudgets are not served");
+            return Ok(false);
+        }
         _ => return Err(failed(answer.message())),
     };
-    let object = crd.title();
-    if serves {
-        tracing::info!(%object, definition = why, "PodUnavailableBudgets are Holdfast's");
-    } else {
-        tracing::warn!(%object, definition = why, "PodUnavailableBudgets are not Holdfast's, and left alone");
+    let serves = !is_foreign || (install && take_over);
+    if !serves {
+        tracing::warn!(
+            %object,
+            "somebody else's: PodUnavailableBudgets are left alone; `serve --install --take-over` makes \
+             them Holdfast's"
+        );
     }
     Ok(serves)
 }
