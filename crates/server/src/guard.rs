@@ -8,9 +8,11 @@
 //! ```
 //!
 //! Every instance does all of this. A namespace is added by whoever sees a budget in it first, and
-//! taken out only after a live read has shown none: one that lags behind takes nothing away.
+//! taken out only after a live read has shown none: one that lags behind takes nothing away. And it is
+//! taken out some time after the engine was told that it may be: a budget that comes meanwhile does not
+//! call itself enforced by what is about to end.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use futures_util::{StreamExt, stream};
@@ -31,6 +33,10 @@ use crate::watch::Backoff;
 
 /// How often to see whether the webhooks are still there, and our CA in them.
 const CHECK: Duration = Duration::from_secs(10);
+
+/// For how long a namespace without budgets stays in the webhook. Budgets that are deleted are often
+/// created again.
+const LINGER: Duration = CHECK;
 
 /// For the other API servers, when one is seen to call us. They watch.
 const NOTICE: Duration = Duration::from_secs(1);
@@ -87,6 +93,7 @@ impl Guard {
             feed,
             state: State::Kept,
             in_force: BTreeSet::new(),
+            leaving: BTreeMap::new(),
             seen: None,
             trouble: None,
         };
@@ -100,6 +107,8 @@ struct Interception {
     state: State,
     /// Namespaces that the webhook names.
     in_force: BTreeSet<String>,
+    /// Those of them that have no budgets, and since when.
+    leaving: BTreeMap<String, Instant>,
     /// Those in which an API server was seen to call it, as the engine knows them.
     seen: Option<BTreeSet<String>>,
     /// Since when something is not as it should be, and whether that was said.
@@ -145,6 +154,10 @@ impl Interception {
 
     /// An error is why it is not as it should be.
     async fn round(&mut self, wanted: &BTreeSet<String>) -> Result<(), String> {
+        if let Some(seen) = &self.seen {
+            let kept = seen.intersection(wanted).cloned().collect();
+            self.announce(kept).await;
+        }
         self.select(wanted).await?;
         let mut seen = self.seen.clone().unwrap_or_default();
         seen.retain(|namespace| self.in_force.contains(namespace));
@@ -166,20 +179,29 @@ impl Interception {
             tokio::time::sleep(NOTICE).await;
             seen.extend(new);
         }
+        self.announce(seen).await;
+        trouble
+    }
+
+    async fn announce(&mut self, seen: BTreeSet<String>) {
         if self.seen.as_ref() != Some(&seen) {
             self.seen = Some(seen.clone());
             // The runtime is gone only when the process is stopping.
             let _ = self.feed.send(Input::Intercepted(seen)).await;
         }
-        trouble
     }
 
     /// Has the webhook called in these namespaces, and in others that have budgets after all.
     async fn select(&mut self, wanted: &BTreeSet<String>) -> Result<(), String> {
+        let unwanted: BTreeSet<String> = self.in_force.difference(wanted).cloned().collect();
+        self.leaving.retain(|namespace, _| unwanted.contains(namespace));
         let mut gone = BTreeSet::new();
-        for namespace in self.in_force.difference(wanted) {
-            if !has_budgets(&self.registration.client, namespace).await? {
-                gone.insert(namespace.clone());
+        for namespace in unwanted {
+            let since = self.leaving.entry(namespace.clone()).or_insert_with(Instant::now);
+            if since.elapsed() >= LINGER
+                && !has_budgets(&self.registration.client, &namespace).await?
+            {
+                gone.insert(namespace);
             }
         }
         let mut in_force = BTreeSet::new();
