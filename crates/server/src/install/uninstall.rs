@@ -150,6 +150,10 @@ async fn stop_conversion(client: &ApiClient) -> Result<Definition, Error> {
     let patch = json!({"spec": {"conversion": {"strategy": "None", "webhook": null}}});
     let answer = client.patch(&kind.path(), MERGE_PATCH, &patch).await;
     let answer = answer.map_err(|NoAnswer(why)| failed(why))?;
+    if answer.code == StatusCode::NOT_FOUND {
+        // It was on its way out.
+        return Ok(Definition::NotOurs);
+    }
     if !answer.code.is_success() {
         return Err(failed(answer.message()));
     }
