@@ -7,6 +7,7 @@
 //!    |
 //!  world    a namespace and nodes of one test: groups, pods, budgets
 //!    |-- evict    one eviction and its answer
+//!    |-- unavailable  PodUnavailableBudgets, and what they guard pods from
 //!    |-- drain    a real kubectl drain
 //!    |-- truth    healthy replicas, counted from the API server's pods
 //!    |-- history  all that happened to some objects, in the API server's order
@@ -25,6 +26,7 @@ pub mod drain;
 pub mod evict;
 pub mod fixture;
 pub mod history;
+pub mod kubectl;
 pub mod localkube;
 pub mod lws;
 pub mod pod;
@@ -33,5 +35,6 @@ pub mod server;
 pub mod suite;
 pub mod tls;
 pub mod truth;
+pub mod unavailable;
 pub mod wait;
 pub mod world;

@@ -136,8 +136,13 @@ impl<'w> Set<'w> {
 
     #[track_caller]
     pub fn watch(&self) -> History {
+        self.watch_with(self.world.budget_path(""))
+    }
+
+    /// With budgets of another kind.
+    #[track_caller]
+    pub fn watch_with(&self, budgets: String) -> History {
         let world = self.world;
-        let budgets = world.budget_path("");
         let paths = [world.path("api/v1", "pods", ""), budgets, world.path(API, SETS, "")];
         History::of(&world.admin, &paths)
     }
@@ -189,7 +194,7 @@ impl Story {
         let (mut down, mut last_room) = (BTreeSet::new(), None);
         for event in events {
             let object = &event.object;
-            if event.path.ends_with("/poddisruptionbudgets") {
+            if event.path.ends_with("budgets") {
                 let grants = object["status"]["grants"].as_array().cloned().unwrap_or_default();
                 let uid = |grant: &Value| text(&grant["uid"]).to_owned();
                 let now: BTreeSet<String> = grants.iter().map(uid).collect();

@@ -176,9 +176,16 @@ fn serve_at(fixture: &Fixture, listen: &str) -> Command {
 
 /// `holdfast uninstall`, with the CRD and so with every budget; what it printed.
 pub fn uninstall() -> Result<String, String> {
+    uninstall_with(&["--delete-budgets", "--allow-scope-loss"])
+}
+
+/// What it printed.
+pub fn uninstall_with(flags: &[&str]) -> Result<String, String> {
     let fixture = fixture();
     let output = Command::new(&fixture.holdfast)
-        .args(["uninstall", "--delete-budgets", "--allow-scope-loss", "--kubeconfig"])
+        .arg("uninstall")
+        .args(flags)
+        .arg("--kubeconfig")
         .arg(&fixture.admin_kubeconfig)
         .output()
         .map_err(|e| format!("start holdfast uninstall: {e}"))?;

@@ -2,10 +2,11 @@
 //!
 //! ```text
 //! fmt  clippy  unit  planted   each for itself
-//! build -> localkube -> honest -> e2e -> outage -> instances -> down   the first that fails ends the row, but for down
-//!       -> localkube -> e2e -> native -> down                         in native mode
-//!       -> localkube -> overload -> down                              on a control plane that serves few at a time
-//! release -> simulate, page                                           with --full: a large drain, and a browser
+//! build -> localkube -> honest -> e2e -> unavailable -> outage -> instances -> down
+//!                                     the first that fails ends the row, but for down
+//!       -> localkube -> e2e -> native -> down      in native mode
+//!       -> localkube -> overload -> down           on a control plane that serves few at a time
+//! release -> simulate, page                        with --full: a large drain, and a browser
 //! ```
 
 pub mod interrupt;
@@ -58,7 +59,7 @@ enum Stage {
 }
 
 /// Programs of their own, because what one does to Holdfast would disturb the others.
-const USUAL: [&str; 4] = ["honest", "e2e", "outage", "instances"];
+const USUAL: [&str; 5] = ["honest", "e2e", "unavailable", "outage", "instances"];
 
 /// With Holdfast in native mode.
 const NATIVE: [&str; 2] = ["e2e", "native"];

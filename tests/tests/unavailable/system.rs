@@ -1,0 +1,127 @@
+//! The system at work, which no budget stands in the way of (semantics 9).
+
+use holdfast_e2e::lws::Set;
+use holdfast_e2e::pod::Pod;
+use holdfast_e2e::wait::until;
+use holdfast_e2e::world::World;
+use serde_json::{Value, json};
+
+use crate::server;
+use crate::workload;
+
+pub fn a_namespace_is_deleted() {
+    let world = World::new("namespace");
+    workload::nodes(&world, 1);
+    workload::create(&world, "Deployment", 2);
+    world.guard("job", needs_two());
+    let pods = world.pods();
+    assert_guarded(&world, &pods);
+    let path = format!("/api/v1/namespaces/{}", world.namespace);
+    let _ = world.admin.delete(&path).ok();
+    until("the namespace is gone", || match world.admin.get(&path).code {
+        404 => Ok(()),
+        code => Err(code.to_string()),
+    });
+}
+
+pub fn deployments_are_deleted() {
+    for policy in ["Background", "Foreground"] {
+        let world = World::new(&policy.to_lowercase());
+        workload::nodes(&world, 1);
+        workload::create(&world, "Deployment", 2);
+        world.guard("job", needs_two());
+        assert_guarded(&world, &world.pods());
+        workload::delete(&world, "Deployment", policy);
+        wait_empty(&world);
+    }
+}
+
+pub fn a_leader_worker_set_is_deleted_and_another_scaled_to_nothing() {
+    let going: [fn(&World, &Set); 2] = [
+        |world, _| {
+            let path = world.path("apis/leaderworkerset.x-k8s.io/v1", "leaderworkersets", "serve");
+            let _ = world.admin.delete(&path).ok();
+        },
+        |_, set| set.edit(&json!({"replicas": 0})),
+    ];
+    for go in going {
+        let world = World::new("lws-gone");
+        let set = Set::new(&world, 2, &json!({}));
+        let mut spec = needs_two();
+        spec["podGroupPolicy"] = json!({"groupLabelKey": "leaderworkerset.sigs.k8s.io/group-index", "minReadyReplicas": 3});
+        world.guard("job", spec);
+        assert_guarded(&world, &world.pods());
+        go(&world, &set);
+        wait_empty(&world);
+    }
+}
+
+pub fn a_deployment_is_scaled_to_nothing_and_another_down_to_what_is_needed() {
+    let world = World::new("scale");
+    workload::nodes(&world, 1);
+    workload::create(&world, "Deployment", 3);
+    world.guard("job", needs_two());
+    // That somebody wants fewer is no reason to have fewer than are needed.
+    workload::scale(&world, "Deployment", 1);
+    until("the ReplicaSet's delete is refused", || {
+        let decisions = server().decisions(&world.namespace);
+        let refused = decisions.iter().any(|decision| decision.verdict == "deny");
+        if refused { Ok(()) } else { Err(format!("{decisions:#?}")) }
+    });
+    assert_eq!(world.healthy_pods().len(), 2);
+    workload::scale(&world, "Deployment", 0);
+    wait_empty(&world);
+}
+
+pub fn a_node_is_gone() {
+    let world = World::new("node-gone");
+    let (gone, there) = (world.node("gone"), world.node("there"));
+    for (pod, node) in [("a", &gone), ("b", &there)] {
+        world.pod(&Pod::new(pod).on(node));
+        world.wait_ready(pod);
+    }
+    world.guard("job", needs_two());
+    assert_guarded(&world, &world.pods());
+    let _ = world.admin.delete(&format!("/api/v1/nodes/{gone}")).ok();
+    // As the garbage collector does, a minute later.
+    world.delete_with("a", "?gracePeriodSeconds=0").assert_passed();
+    assert_guarded(&world, &["b".to_owned()]);
+}
+
+pub fn a_taint_drives_pods_out() {
+    let world = World::new("taint");
+    let (bad, good) = (world.node("bad"), world.node("good"));
+    for (pod, node) in [("a", &bad), ("b", &bad), ("c", &good)] {
+        world.pod(&Pod::new(pod).on(node));
+        world.wait_ready(pod);
+    }
+    world.guard("job", json!({"minAvailable": 3, "protectTotalReplicas": 3}));
+    assert_guarded(&world, &world.pods());
+    let taint = json!({"spec": {"taints": [{"key": "broken", "effect": "NoExecute"}]}});
+    let _ = world.admin.patch(&format!("/api/v1/nodes/{bad}"), &taint).ok();
+    for pod in ["a", "b"] {
+        world.wait_gone(pod);
+    }
+    assert_guarded(&world, &["c".to_owned()]);
+}
+
+fn needs_two() -> Value {
+    json!({"minAvailable": 2})
+}
+
+/// Nobody may delete any of them.
+#[track_caller]
+fn assert_guarded(world: &World, pods: &[String]) {
+    assert!(!pods.is_empty(), "there are no pods");
+    for pod in pods {
+        world.delete(pod).assert_refused(&["job needs "]);
+    }
+}
+
+#[track_caller]
+fn wait_empty(world: &World) {
+    until("all pods are gone", || {
+        let pods = world.admin.list(&world.path("api/v1", "pods", ""));
+        if pods.is_empty() { Ok(()) } else { Err(format!("{} pods", pods.len())) }
+    });
+}
