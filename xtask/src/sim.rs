@@ -27,8 +27,9 @@ pub struct Args {
     /// With --seeds and --minutes: the first seed
     #[arg(long, value_name = "N")]
     from: Option<u64>,
-    /// Faults mixed at random, one kind in each world, or ten thousand pods
-    #[arg(long, default_value = "swarm", value_parser = ["swarm", "lite", "scale"])]
+    /// Faults mixed at random, in native mode, under budgets of Kruise's kind too, one kind of fault in each
+    /// world, or ten thousand pods
+    #[arg(long, default_value = "swarm", value_parser = ["swarm", "native", "unavailable", "lite", "scale"])]
     profile: String,
     /// With --seed: faults to leave out
     #[arg(long, value_name = "FAULT,...")]
