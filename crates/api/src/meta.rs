@@ -70,6 +70,11 @@ pub struct Annotations {
     /// On a pod: no `PodUnavailableBudget` stands in its way.
     #[serde(rename = "pub.kruise.io/no-protect")]
     pub no_protect: Option<String>,
+    /// On a pod: its `PodUnavailableBudget`. The second is the older name.
+    #[serde(rename = "pub.kruise.io/related-pub")]
+    pub related_pub: Option<String>,
+    #[serde(rename = "kruise.io/related-pub")]
+    pub related_pub_old: Option<String>,
     /// On a pod: an update in place by Kruise, and what it waits for. The short names are older.
     #[serde(rename = "apps.kruise.io/inplace-update-state")]
     pub in_place_state: Option<String>,

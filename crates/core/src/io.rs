@@ -253,6 +253,8 @@ pub enum Command {
     ListNamespace { kind: Kind, namespace: String },
     /// Set the pod's stale condition `DisruptionTarget` to False (k/k `stale_pod_disruption`).
     ClearDisruptionTarget { pod: ObjectKey, uid: String },
+    /// Write Kruise's annotation into the pod, if it is still this one: its `PodUnavailableBudget`, by name.
+    Relate { pod: ObjectKey, uid: String, budget: String },
     /// Publish a Kubernetes Event.
     Event(Event),
     /// Call `handle` with [`Input::Tick`] at this time. The newest one replaces all earlier ones.

@@ -23,6 +23,8 @@ pub(crate) enum Due {
     Scale { kind: GroupKind, name: String },
     /// The pod's `DisruptionTarget` is two minutes old.
     StaleTarget { pod: Arc<str>, uid: String },
+    /// Some more pods are told of their `PodUnavailableBudget`.
+    Relate,
     /// The deleted budget's grants are forgotten.
     Orphan { budget: BudgetId },
 }

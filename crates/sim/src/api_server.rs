@@ -46,6 +46,8 @@ impl World {
                 let outcome = SnapshotOutcome::Listed { version: self.truth.version(), objects };
                 Some(Input::Snapshot { kind, namespace, outcome })
             }
+            // In these worlds every pod has it.
+            Command::Relate { .. } => None,
             Command::ClearDisruptionTarget { pod, uid } => {
                 let stored = self.truth.pods.get(&pod).filter(|stored| stored.uid == uid).cloned();
                 if let Some(mut pod) = stored {

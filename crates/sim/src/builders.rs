@@ -29,6 +29,7 @@ pub fn pod(name: impl Name) -> PodBuilder {
         settled: true,
         applied: true,
         no_protect: false,
+        related: true,
     };
     pod.into()
 }

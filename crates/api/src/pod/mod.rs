@@ -46,6 +46,8 @@ impl From<Pod<'_>> for model::Pod {
             generation: meta.generation,
             settled,
             applied,
+            related: meta.annotations.related_pub.is_some()
+                || meta.annotations.related_pub_old.is_some(),
             no_protect: meta.annotations.no_protect.as_deref().is_some_and(is_true),
         }
     }

@@ -254,6 +254,7 @@ fn pod(i: usize, size: Size) -> Pod {
         settled: true,
         applied: true,
         no_protect: false,
+        related: true,
     }
 }
 

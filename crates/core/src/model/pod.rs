@@ -30,6 +30,8 @@ pub struct Pod {
     pub applied: bool,
     /// Annotation `pub.kruise.io/no-protect`: no `PodUnavailableBudget` stands in its way.
     pub no_protect: bool,
+    /// An annotation names its `PodUnavailableBudget`, true or not.
+    pub related: bool,
 }
 
 impl Pod {

@@ -216,6 +216,9 @@ impl Namespace {
             for other in others.cloned().collect::<Vec<_>>() {
                 self.touch(cx, &other);
             }
+            for pod in self.selected(id) {
+                self.relate_soon(cx, &pod);
+            }
         }
     }
 

@@ -65,13 +65,15 @@ impl Facts {
     const SETTLED: u8 = 1;
     const APPLIED: u8 = 2;
     const NO_PROTECT: u8 = 4;
+    const RELATED: u8 = 8;
 
     fn of(pod: &Pod) -> Self {
         let bit = |is_set: bool, bit: u8| if is_set { bit } else { 0 };
         Self(
             bit(pod.settled, Self::SETTLED)
                 | bit(pod.applied, Self::APPLIED)
-                | bit(pod.no_protect, Self::NO_PROTECT),
+                | bit(pod.no_protect, Self::NO_PROTECT)
+                | bit(pod.related, Self::RELATED),
         )
     }
 
@@ -83,6 +85,11 @@ impl Facts {
     /// As [`Pod::applied`].
     pub(super) fn applied(self) -> bool {
         self.0 & Self::APPLIED != 0
+    }
+
+    /// As [`Pod::related`].
+    pub(super) fn related(self) -> bool {
+        self.0 & Self::RELATED != 0
     }
 
     /// As [`Pod::no_protect`].

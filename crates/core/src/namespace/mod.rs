@@ -24,6 +24,7 @@ mod orphans;
 #[cfg(feature = "planted-bugs")]
 mod planted;
 mod pods;
+mod relate;
 mod requests;
 mod reserve;
 mod scale;
@@ -53,6 +54,7 @@ use budgets::{BudgetEntry, BuiltinEntry};
 use kept::Controllers;
 use ledger::LiveGrant;
 use pods::{PodEntry, ReplicaEntry};
+use relate::Relating;
 use requests::Request;
 use scale::ScaleEntry;
 
@@ -91,6 +93,7 @@ pub(crate) struct Namespace {
     /// an earlier request for the same pod is answered.
     parked: BTreeMap<String, BTreeSet<String>>,
     behind: Behind,
+    relating: Relating,
 }
 
 /// What a namespace needs from the engine while it handles one input.
@@ -162,6 +165,7 @@ impl Namespace {
             abandoned: BTreeMap::new(),
             parked: BTreeMap::new(),
             behind: Behind::default(),
+            relating: Relating::default(),
         }
     }
 
@@ -270,6 +274,7 @@ impl Namespace {
             Due::Scale { kind, name } => self.refresh_scale(cx, &kind, &name),
             Due::StaleTarget { pod, uid } => self.clear_stale_target(cx, &pod, &uid),
             Due::Orphan { budget } => self.forget_orphans(cx, &budget),
+            Due::Relate => self.relate(cx),
         }
     }
 }

@@ -88,6 +88,7 @@ impl Namespace {
             self.saw_pod(cx, &budget, &version);
         }
         self.watch_stale_target(cx, &name);
+        self.relate_soon(cx, &name);
         self.unpark(cx, &name);
     }
 

@@ -172,7 +172,7 @@ impl Harness {
             }
             Command::ListNamespace { .. } => panic!("one instance is never behind itself"),
             Command::WakeAt(at) => self.wake = Some(at),
-            Command::Event(_) | Command::ClearDisruptionTarget { .. } => {}
+            Command::Event(_) | Command::ClearDisruptionTarget { .. } | Command::Relate { .. } => {}
         }
     }
 

@@ -196,6 +196,7 @@ impl World {
             settled: true,
             applied: true,
             no_protect: false,
+            related: true,
         };
         self.pods.insert(key, pod.clone());
         Input::Pod(Change::Applied(pod))

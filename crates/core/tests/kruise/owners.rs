@@ -1,6 +1,8 @@
 //! Whose pods a budget is about, and how many there should be (Kruise's finders): every kind
 //! of workload, by selector and by `targetRef`, and whichever comes first.
 
+use std::time::Duration;
+
 use holdfast_core::Eviction;
 use holdfast_core::io::ScaleOutcome;
 use holdfast_core::model::Threshold::{Count, Percent};
@@ -390,5 +392,39 @@ fn a_terminating_leader_worker_set_lets_its_workers_go() {
     for pod in [member("serving", 0, 0, 2), member("serving", 0, 1, 2)] {
         let verdict = lone.operate(&pod.key.name, Operation::Delete);
         assert_passed(&verdict, AllowReason::Exempt);
+    }
+}
+
+/// Kruise's `TestPubMutatingPod`: which pods get the annotation that names their budget. Ours writes it for
+/// others to read, whether pod or budget comes first, and leaves alone what is there.
+#[test]
+fn pods_are_told_of_their_budget() {
+    for budget_first in [false, true] {
+        case(format!("budget first: {budget_first}"));
+        let mut lone = Lone::new();
+        if budget_first {
+            lone.budget(max(Count(1)));
+        }
+        for i in 0..25 {
+            lone.pod(Pod { related: false, ..pod(&format!("p{i}")) });
+        }
+        lone.pod(Pod { related: false, labels: [].into(), ..pod("other") });
+        lone.pod(pod("told"));
+        lone.pod(Pod { related: false, phase: Phase::Succeeded, ..pod("ended") });
+        if !budget_first {
+            lone.budget(max(Count(1)));
+        }
+        lone.advance(Duration::from_secs(5));
+        let mut told = lone.related.clone();
+        told.sort();
+        let mut all: Vec<_> = (0..25).map(|i| (format!("p{i}"), "pub".to_owned())).collect();
+        all.sort();
+        assert_eq!(told, all);
+        for i in 0..25 {
+            lone.change_pod(&format!("p{i}"), |pod| pod.related = true);
+        }
+        lone.related.clear();
+        lone.advance(Duration::from_mins(20));
+        assert_eq!(lone.related, []);
     }
 }

@@ -26,6 +26,8 @@ pub struct Lone {
     pub are_scales_silent: bool,
     pub events: Vec<Event>,
     pub cleared: Vec<String>,
+    /// Pods and the budgets that they were told of.
+    pub related: Vec<(String, String)>,
     /// Written once, before the next status write gets there, which then conflicts.
     pub foreign: Option<Budget>,
     /// The watch shows a write before its answer comes.
@@ -56,6 +58,7 @@ impl Lone {
             are_scales_silent: false,
             events: Vec::new(),
             cleared: Vec::new(),
+            related: Vec::new(),
             foreign: None,
             is_watch_first: false,
             are_writes_held: false,
@@ -140,6 +143,10 @@ impl Lone {
             Command::ListNamespace { .. } => panic!("one instance is never behind itself"),
             Command::ClearDisruptionTarget { pod, .. } => {
                 self.cleared.push(pod.name);
+                vec![]
+            }
+            Command::Relate { pod, budget, .. } => {
+                self.related.push((pod.name, budget));
                 vec![]
             }
             Command::Event(event) => {
@@ -352,6 +359,7 @@ pub fn pod(name: &str) -> Pod {
         settled: true,
         applied: true,
         no_protect: false,
+        related: true,
     }
 }
 

@@ -63,6 +63,10 @@ impl Caller {
                 pod::clear_disruption_target(client, clock.now(), pod, uid).await;
                 return None;
             }
+            Command::Relate { pod, uid, budget } => {
+                pod::relate(client, pod, &uid, &budget).await;
+                return None;
+            }
             Command::Reply { .. } | Command::Event(_) | Command::WakeAt(_) => return None,
         })
     }

@@ -1,4 +1,4 @@
-//! Reads and the one write of pods.
+//! Reads and writes of pods.
 
 use holdfast_api::decode;
 use holdfast_api::time::Time;
@@ -37,6 +37,20 @@ pub async fn clear_disruption_target(
         }
         Err(NoAnswer(reason)) => tracing::warn!(%pod, %reason, "cannot clear DisruptionTarget"),
     }
+}
+
+/// [`holdfast_core::Command::Relate`]. Safe to lose too.
+pub async fn relate(client: ApiClient, pod: ObjectKey, uid: &str, budget: &str) {
+    let patch = json!({"metadata": {
+        "uid": uid,
+        "annotations": {"pub.kruise.io/related-pub": budget, "kruise.io/related-pub": budget},
+    }});
+    let why = match client.patch(&path(&pod), STRATEGIC_MERGE_PATCH, &patch).await {
+        Ok(answer) if answer.code.is_success() => return,
+        Ok(answer) => answer.message(),
+        Err(NoAnswer(reason)) => reason,
+    };
+    tracing::debug!(%pod, reason = %why, "cannot tell the pod of its budget");
 }
 
 fn outcome(answer: &Answer, pod: &ObjectKey) -> PodReadOutcome {

@@ -84,6 +84,8 @@ const UNAVAILABLE_CRD: Right = Right {
 const UNAVAILABLE: &[Right] = &[
     right("policy.kruise.io", &["podunavailablebudgets"], &["get", "list", "watch"]),
     right("policy.kruise.io", &["podunavailablebudgets/status"], &["update"]),
+    // The annotation that names a pod's budget.
+    right("", &["pods"], &["patch"]),
     // Our address and CA, for conversion and for the webhooks.
     Right { verbs: &["update"], ..UNAVAILABLE_CRD },
     named("admissionregistration.k8s.io", &["validatingwebhookconfigurations"], &["get", "update"]),
