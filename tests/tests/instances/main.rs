@@ -1,6 +1,7 @@
 //! Several instances of Holdfast at once, behind a load balancer. One test after the other.
 
 mod fleet;
+mod groups;
 mod job;
 mod leader;
 mod load;
@@ -17,12 +18,14 @@ use libtest_mimic::Arguments;
 
 fn main() -> ExitCode {
     let mut tests = tests![
+        groups::no_more_groups_are_down_than_allowed,
         storm::kills_and_pauses_in_a_storm_break_no_budget,
         restart::a_rolling_restart_under_load_breaks_no_budget,
         leader::a_paused_leader_is_replaced_and_two_at_once_break_no_budget,
     ];
     let long = tests![
         storm::three_minutes_of_storm,
+        groups::two_minutes_of_groups,
         quiet::a_quiet_minute_has_no_writes,
         registration::each_keeps_its_certificate_and_deleting_stays_deleted,
     ];

@@ -9,6 +9,7 @@ mod older;
 mod parity;
 mod preflight;
 mod trust;
+mod unavailable;
 
 use std::process::ExitCode;
 
@@ -25,6 +26,7 @@ fn main() -> ExitCode {
         older::what_an_older_client_does_not_know_it_does_not_erase,
         instances::two_behind_one_service_hold_a_budget_while_one_crashes,
         import::budgets_change_hands_while_a_node_is_drained,
+        unavailable::evictions_are_decided_at_the_gate_and_deletes_by_the_webhook,
         away::without_it_nothing_is_evicted_and_everything_else_goes_on,
     ];
     let on_localkube = tests![
