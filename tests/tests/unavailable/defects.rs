@@ -42,26 +42,32 @@ pub fn a_tightened_budget_is_enforced_at_once() {
 
 /// There pods carry the name of their budget, which is never put right.
 pub fn pods_that_name_another_budget_are_guarded_by_the_one_that_selects_them() {
+    const NAMES: [&str; 2] = ["kruise.io/related-pub", "pub.kruise.io/related-pub"];
     let world = World::new("stale");
     let node = world.node("n");
+    let stale = Pod::new("a").annotation(NAMES[0], "stale").annotation(NAMES[1], "stale");
+    world.pod(&stale.on(&node));
+    world.pod(&Pod::new("b").on(&node));
     for pod in ["a", "b"] {
-        let stale = Pod::new(pod)
-            .annotation("kruise.io/related-pub", "first")
-            .annotation("pub.kruise.io/related-pub", "first");
-        world.pod(&stale.on(&node));
         world.wait_ready(pod);
     }
     let spec = json!({"minAvailable": 2, "protectTotalReplicas": 2});
     world.guard("first", spec.clone());
     world.delete("a").assert_refused(&["first needs 2 available pods and has 2"]);
+    // Those that name none are told, for whoever goes by it.
+    world.wait_pod("b", "names its budget", |pod| {
+        NAMES.iter().all(|name| pod["metadata"]["annotations"][name] == "first")
+    });
     world.delete_guard("first");
     world.guard("second", spec);
-    world.delete("a").assert_refused(&["second needs 2 available pods and has 2"]);
-    world.evict("b").assert_denied(&["second needs 2 available pods and has 2"]);
-    world.update_image("b", "example.com/main:second").assert_refused(&["second"]);
+    for pod in ["a", "b"] {
+        world.delete(pod).assert_refused(&["second needs 2 available pods and has 2"]);
+        world.evict(pod).assert_denied(&["second needs 2 available pods and has 2"]);
+        world.update_image(pod, "example.com/main:second").assert_refused(&["second needs 2"]);
+    }
     // Nor does it help to remove the name.
-    world.annotate("a", "kruise.io/related-pub", "");
-    world.delete("a").assert_refused(&["second"]);
+    world.annotate("a", NAMES[0], "");
+    world.delete("a").assert_refused(&["second needs 2 available pods and has 2"]);
 }
 
 /// There an eviction that is a dry run spends.

@@ -47,47 +47,6 @@ pub fn an_excluded_namespace_is_told_so() {
     assert!(is_condition(&seen, "Enforced", "False", "NamespaceExcluded"), "{seen:#}");
 }
 
-/// By its own word or the budget's, and what does not disrupt anything.
-pub fn what_is_not_protected_passes() {
-    let world = World::new("passes");
-    let node = world.node("n");
-    world.pod(&Pod::new("guarded").on(&node));
-    world.pod(&Pod::new("unprotected").annotation("pub.kruise.io/no-protect", "true").on(&node));
-    world.pod(&Pod::new("ignored").label("tier", "batch").on(&node));
-    world.pod(&Pod::new("labelled").label("unavailable-pod.kruise.io/maintenance", "").on(&node));
-    for pod in ["guarded", "unprotected", "ignored", "labelled"] {
-        world.wait_ready(pod);
-    }
-    world.pod(&Pod::new("not-ready").not_ready().on(&node));
-    world.wait_pod("not-ready", "runs", |pod| pod["status"]["phase"] == "Running");
-    world.guard(
-        "job",
-        json!({
-            "minAvailable": "100%",
-            "protectTotalReplicas": 9,
-            "ignoredPodSelector": {"matchLabels": {"tier": "batch"}},
-        }),
-    );
-    for pod in ["unprotected", "ignored", "labelled", "not-ready"] {
-        world.delete(pod).assert_passed();
-    }
-    world.delete("guarded").assert_refused(&["job needs 9 available pods and has 1"]);
-    // Neither the spec changes nor does it say that it is unavailable.
-    world.annotate("guarded", "note", "passes");
-    let label = |key: &str| {
-        let patch = json!({"metadata": {"labels": {key: "x"}}});
-        world.admin.patch(&world.path("api/v1", "pods", "guarded"), &patch)
-    };
-    assert_eq!(label("note").code, 200);
-    let refused = label("unavailable-pod.kruise.io/maintenance");
-    assert_eq!(refused.code, 429, "{}", refused.message());
-    // What a budget does not protect from is not its business.
-    world.edit_guard("job", &json!({"protectOperations": ["EVICT", "UPDATE"]}));
-    world.wait_guard("job", "is processed", |_| true);
-    world.evict("guarded").assert_denied(&["job needs 9 available pods"]);
-    world.delete("guarded").assert_passed();
-}
-
 fn is_asked_about(world: &World) -> bool {
     let configuration = world.admin.get(CONFIGURATION).ok().body;
     guarded(&configuration).contains(&world.namespace)

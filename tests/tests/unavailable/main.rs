@@ -6,9 +6,11 @@ mod both;
 mod defects;
 mod enforced;
 mod groups;
+mod operations;
 mod story;
 mod switched;
 mod system;
+mod targets;
 mod workload;
 
 use std::process::ExitCode;
@@ -34,6 +36,7 @@ fn main() -> ExitCode {
     let of_lws = tests![
         story::a_drain_takes_one_group_at_a_time,
         story::three_groups_of_a_leader_and_two_workers,
+        targets::a_leader_worker_set,
         system::a_leader_worker_set_is_deleted_and_another_scaled_to_nothing,
     ];
     let mut together: Vec<Test> = of_lws.into_iter().map(Test::with_lws).collect();
@@ -55,7 +58,10 @@ fn main() -> ExitCode {
         both::an_eviction_needs_both_and_is_charged_to_both_or_none,
         both::a_pod_under_two_needs_both,
         enforced::namespaces_are_asked_about_while_they_have_budgets,
-        enforced::what_is_not_protected_passes,
+        operations::what_is_not_protected_passes,
+        operations::a_resize_is_guarded,
+        operations::evictions_of_one_pod_at_once_are_charged_once,
+        targets::a_deployment_that_comes_after_its_budget,
     ]);
     let of_the_api = tests![
         enforced::an_excluded_namespace_is_told_so,
