@@ -29,6 +29,8 @@ pub struct Config {
     /// Namespaces in which the API server asks us about deletes and updates of pods:
     /// `PodUnavailableBudgets` elsewhere say that they are not enforced.
     pub intercepted: BTreeSet<String>,
+    /// Namespaces in which it never will.
+    pub unguarded_namespaces: BTreeSet<String>,
     /// Clear stale `DisruptionTarget` conditions; off while upstream's controller does it.
     pub clear_stale_disruption_targets: bool,
 }
@@ -52,6 +54,7 @@ impl Default for Config {
             lws: true,
             multi_pod_pdbs: true,
             excluded_namespaces: BTreeSet::new(),
+            unguarded_namespaces: BTreeSet::new(),
             intercepted: BTreeSet::new(),
             clear_stale_disruption_targets: false,
         }

@@ -247,6 +247,7 @@ fn engine_config(features: Features, native: bool, unavailable: bool) -> Config 
         clear_stale_disruption_targets: features.clear_stale_disruption_targets,
         ..Config::default()
     };
+    config.unguarded_namespaces = EXCLUDED_NAMESPACES.map(str::to_owned).into();
     if !unavailable {
         config.kinds.remove(&Kind::UnavailableBudget);
     }

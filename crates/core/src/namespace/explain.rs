@@ -43,6 +43,8 @@ impl Namespace {
         let name = &budget.id.object.name;
         let Objection { evaluation, replica, .. } = objection;
         let failure = evaluation.failure.as_ref();
+        let Words { budget: kind, long, .. } = Words::of(budget, evaluation);
+        let doing = disrupting(operation);
         match (objection.reason, failure) {
             (DenyReason::MissingReference, _) => {
                 let what = format!(
@@ -52,43 +54,41 @@ impl Namespace {
                 );
                 (
                     sentence(&what),
-                    format!(
-                        "The disruption budget {name} does not allow evicting pods currently: {what}"
-                    ),
+                    format!("The {long} {name} does not allow {doing} pods currently: {what}"),
                 )
             }
             (_, Some(Failure::SyncFailed(error))) => {
                 let why = error.text();
                 (
-                    format!("Budget {name} cannot be computed: {why}."),
+                    format!("{kind} {name} cannot be computed: {why}."),
                     format!(
-                        "The disruption budget {name} does not allow evicting pods currently because it failed \
+                        "The {long} {name} does not allow {doing} pods currently because it failed \
                          sync: {why}"
                     ),
                 )
             }
             (_, Some(Failure::UnknownTotal(why))) => (
-                format!("Budget {name} cannot be computed: {why}."),
+                format!("{kind} {name} cannot be computed: {why}."),
                 format!(
-                    "The disruption budget {name} does not allow evicting pods currently \
+                    "The {long} {name} does not allow {doing} pods currently \
                      (WorkloadResolutionFailed): {why}"
                 ),
             ),
             (_, Some(Failure::Unresolved(why))) => (
-                format!("Budget {name} counts replicas and cannot resolve one: {why}."),
+                format!("{kind} {name} counts replicas and cannot resolve one: {why}."),
                 format!(
-                    "The disruption budget {name} does not allow evicting pods currently \
+                    "The {long} {name} does not allow {doing} pods currently \
                      (WorkloadResolutionFailed): {why}"
                 ),
             ),
             (DenyReason::BeingProcessed, _) | (_, Some(Failure::Processing)) => (
-                format!("Budget {name} is still being processed; try again in a moment."),
-                format!("The disruption budget {name} is still being processed by the server."),
+                format!("{kind} {name} is still being processed; try again in a moment."),
+                format!("The {long} {name} is still being processed by the server."),
             ),
             (DenyReason::TooManyGrants, _) => (
-                format!("Budget {name} has too many evictions in flight; wait for them to finish."),
+                format!("{kind} {name} has too many evictions in flight; wait for them to finish."),
                 format!(
-                    "The disruption budget {name} does not allow evicting pods currently: too many pending \
+                    "The {long} {name} does not allow {doing} pods currently: too many pending \
                      evictions not confirmed yet"
                 ),
             ),

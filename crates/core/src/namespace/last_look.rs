@@ -2,6 +2,7 @@
 //! not, there is a bug in what led here; then nothing is granted, and it is counted.
 
 use super::explain::refuse;
+use super::units::is_unavailable;
 use super::writer::Granted;
 use super::{BudgetId, Context, Namespace};
 use crate::invariant::Invariant;
@@ -47,8 +48,9 @@ impl Namespace {
         // The grants are in the ledger by now, so their pods count as unhealthy.
         let budget = self.budgets.get(id)?;
         let paid = granted.iter().filter(|g| g.grant.cost > 0 && !g.renewal);
-        // What passes without being weighed may be one too many, and take none from those that were.
-        let free = granted.iter().filter(|g| g.grant.cost == 0).count();
+        // What a PodUnavailableBudget lets pass unweighed may be one too many, and takes none from what was.
+        let unweighed = |g: &&Granted| g.grant.cost == 0 && is_unavailable(id);
+        let free = granted.iter().filter(unweighed).count();
         let free = i64::try_from(free).unwrap_or(i64::MAX);
         for evaluation in paid.map(|g| self.evaluation_of(budget, &g.grant.pod)) {
             if evaluation.failure.is_some() {

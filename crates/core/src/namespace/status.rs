@@ -127,7 +127,7 @@ impl Namespace {
     /// Whether deletes and updates of pods here reach us.
     fn enforced(&self, config: &Config) -> (bool, Reason) {
         let name = &self.name;
-        if config.excluded_namespaces.contains(&**name) {
+        if config.unguarded_namespaces.contains(&**name) {
             let message = format!(
                 "Requests in namespace {name} do not reach Holdfast, so this budget is not enforced; move the \
                  workload to another namespace"
