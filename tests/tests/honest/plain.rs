@@ -79,6 +79,8 @@ impl Numbered {
         if let Some(target) = &mut pod.disruption_target {
             target.since = Timestamp::default();
         }
+        // What kubelets and our own annotation make of it; here there are none.
+        (pod.applied, pod.settled, pod.related) = (false, false, false);
         pod
     }
 

@@ -222,12 +222,15 @@ impl Objects {
         kind: &Kind,
         mistakes: Mistakes,
     ) -> Option<Decoded> {
+        let told: Vec<String> = mistakes.iter().map(|(field, _)| field.clone()).collect();
         self.mistakes(place, mistakes);
         match decode(kind, value.to_string().as_bytes()) {
             Ok(decoded) => Some(decoded),
             Err(error) => {
                 let (field, message) = in_words(error);
-                self.problem(place, &field, message);
+                if !told.contains(&field) {
+                    self.problem(place, &field, message);
+                }
                 None
             }
         }
