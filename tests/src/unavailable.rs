@@ -1,14 +1,20 @@
 //! `PodUnavailableBudgets` of a test, and what is asked of the pods that they guard.
 
+use std::time::Duration;
+
 use serde_json::{Value, json};
 
 use crate::client::Answer;
 use crate::evict::Outcome;
-use crate::wait::until;
+use crate::wait::until_within;
 use crate::world::{World, is_condition};
 
 const API: &str = "apis/policy.kruise.io/v1beta1";
 const PLURAL: &str = "podunavailablebudgets";
+
+/// A grant for an eviction stays for two minutes where the pod went by somebody else's delete, and until
+/// then its successor of the same name counts as unavailable (semantics 5).
+const EXPIRED: Duration = Duration::from_secs(150);
 
 /// What Kruise's printer columns show: allowed, current, desired, total.
 pub fn counts(status: &Value) -> [i64; 4] {
@@ -59,7 +65,7 @@ impl World {
     #[track_caller]
     pub fn wait_guard(&self, name: &str, what: &str, is: impl Fn(&Value) -> bool) -> Value {
         let path = self.guard_path(name);
-        until(&format!("PodUnavailableBudget {name} {what}"), || {
+        until_within(EXPIRED, &format!("PodUnavailableBudget {name} {what}"), || {
             let mut object = self.admin.get(&path).ok().body;
             let processed =
                 object["status"]["observedGeneration"] == object["metadata"]["generation"];
