@@ -81,6 +81,10 @@ impl Numbered {
         }
         // What kubelets and our own annotation make of it; here there are none.
         (pod.applied, pod.settled, pod.related) = (false, false, false);
+        // A deletion counts as a change of the spec; what waits for one ends with the pod anyway.
+        if pod.terminating {
+            pod.generation = 0;
+        }
         pod
     }
 
