@@ -14,7 +14,7 @@
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
-use super::{ALPHA_API_VERSION, API_VERSION, KIND, annotation};
+use super::{ALPHA_API_VERSION, API_VERSION, KIND, PodUnavailableBudgetSpec, annotation};
 use crate::lenient::null_default;
 
 /// What `v1alpha1` has no fields for, or may lose.
@@ -106,9 +106,12 @@ pub(crate) fn to_beta(object: &mut Value) -> Result<(), String> {
     Ok(())
 }
 
-/// Of the annotation.
+/// Of the annotation. No schema looks into it: what has a wrong type there would be stored, and could not
+/// be read as a budget at all.
 pub(super) fn carried(text: &str) -> Result<Map<String, Value>, String> {
-    serde_json::from_str(text).map_err(|error| format!("failed to parse {BETA_FIELDS}: {error}"))
+    let failed = |error: serde_json::Error| format!("failed to parse {BETA_FIELDS}: {error}");
+    serde_json::from_str::<PodUnavailableBudgetSpec>(text).map_err(failed)?;
+    serde_json::from_str(text).map_err(failed)
 }
 
 fn to_alpha(object: &mut Value) {

@@ -16,6 +16,7 @@ use crate::native::validate::{
 
 const PODS: &str = "spec.selector, targetRef";
 const THRESHOLDS: &str = "spec.maxUnavailable, minAvailable";
+const INT32: &str = "must be a valid int32";
 const AT_LEAST_ONE: &str = "must be greater than or equal to 1";
 
 pub fn create(object: &Value) -> Vec<FieldError> {
@@ -137,8 +138,18 @@ fn thresholds(spec: &Value) -> Vec<FieldError> {
         _ => None,
     };
     let problem = problem.map(|message| FieldError::required(THRESHOLDS.to_owned(), message));
-    let each = [threshold(max, "spec.maxUnavailable"), threshold(min, "spec.minAvailable")];
-    problem.into_iter().chain(each.into_iter().flatten()).collect()
+    let each = [(max, "spec.maxUnavailable"), (min, "spec.minAvailable")];
+    let each = each.into_iter().flat_map(|(value, field)| {
+        threshold(value, field).into_iter().chain(out_of_range(value, field))
+    });
+    problem.into_iter().chain(each).collect()
+}
+
+/// The schema has no bound for it, and clients in Go cannot read a list with such a number in it.
+fn out_of_range(value: &Value, field: &str) -> Option<FieldError> {
+    let Value::Number(n) = value else { return None };
+    let is_large = n.as_i64().is_none_or(|n| n > i64::from(i32::MAX));
+    is_large.then(|| FieldError::invalid(field.to_owned(), &n.to_string(), INT32))
 }
 
 /// The annotation counts where the field is empty; Kruise takes any text there and then protects from
@@ -173,7 +184,7 @@ fn total(object: &Value) -> Vec<FieldError> {
     }
     if let Some(text) = annotated(object, annotation::PROTECT_TOTAL_REPLICAS) {
         let problem = match (annotation::total_replicas(text), total) {
-            (Err(_), _) => Some("must be a valid int32"),
+            (Err(_), _) => Some(INT32),
             (Ok(n), Some(total)) if n != total => {
                 Some("must match spec.protectTotalReplicas when both are set")
             }

@@ -139,6 +139,15 @@ fn a_budget_that_cannot_be_read_keeps_no_others_from_being_listed_and_allows_not
         ),
         (json!({REPLICAS: "many"}), "failed to parse pub.kruise.io/protect-total-replicas: "),
         (json!({FIELDS: "{"}), "failed to parse pub.kruise.io/v1beta1-fields: "),
+        // No schema sees these.
+        (
+            json!({FIELDS: r#"{"podGroupPolicy":{"groupLabelKey":5}}"#}),
+            "failed to parse pub.kruise.io/v1beta1-fields: ",
+        ),
+        (
+            json!({FIELDS: r#"{"ignoredPodSelector":"app"}"#}),
+            "failed to parse pub.kruise.io/v1beta1-fields: ",
+        ),
     ] {
         let spec = json!({"maxUnavailable": 1, "selector": {"matchLabels": {"app": "a"}}});
         let written = object(ALPHA, &annotations, &spec);

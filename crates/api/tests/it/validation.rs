@@ -121,6 +121,10 @@ fn invalid_budgets() {
             "spec.minAvailable: Invalid value: -1: must be greater than or equal to 0",
         ),
         (
+            json!({"maxUnavailable": 2_147_483_648_i64}),
+            "spec.maxUnavailable: Invalid value: 2147483648: must be a valid int32",
+        ),
+        (
             json!({"maxUnavailable": "some"}),
             "spec.maxUnavailable: Invalid value: \"some\": a valid percent string must be a numeric \
              string followed by an ending '%' (e.g. '1%',  or '93%', regex used for validation is \
