@@ -3,9 +3,9 @@
 use std::collections::HashMap;
 use std::time::Duration;
 
-use holdfast_api::{budget, time::Time};
+use holdfast_api::{budget, time::Time, unavailable};
 use holdfast_core::io::{Event, Regarding};
-use holdfast_core::model::Timestamp;
+use holdfast_core::model::{BudgetKind, Timestamp};
 use serde_json::{Value, json};
 use tokio::sync::mpsc;
 
@@ -144,7 +144,13 @@ struct Target<'a> {
 
 fn target(regarding: &Regarding) -> Target<'_> {
     let (api_version, kind, key, uid) = match regarding {
-        Regarding::Budget { key, uid } => (budget::API_VERSION, budget::KIND, &key.object, uid),
+        Regarding::Budget { key, uid } => {
+            let (api_version, kind) = match key.kind {
+                BudgetKind::PodDisruptionBudget => (budget::API_VERSION, budget::KIND),
+                BudgetKind::PodUnavailableBudget => (unavailable::API_VERSION, unavailable::KIND),
+            };
+            (api_version, kind, &key.object, uid)
+        }
         Regarding::Pod { key, uid } => ("v1", "Pod", key, uid),
     };
     Target { api_version, kind, namespace: &key.namespace, name: &key.name, uid }
@@ -204,6 +210,17 @@ mod tests {
         }
         let later = correlator.take(&event("u", "m"), start + WINDOW);
         assert!(matches!(later, Some(Step::Create { name: new }) if new != name));
+    }
+
+    #[test]
+    fn it_is_about_the_budget_and_not_about_another_of_that_name() {
+        let about = |key: BudgetKey| {
+            let regarding = Regarding::Budget { key, uid: "u".to_owned() };
+            let event = Event { regarding, ..event("u", "m") };
+            manifest(&event, "b.1", Timestamp::from_secs(1000))["involvedObject"]["kind"].clone()
+        };
+        assert_eq!(about(BudgetKey::pdb("n", "b")), "PodDisruptionBudget");
+        assert_eq!(about(BudgetKey::unavailable("n", "b")), "PodUnavailableBudget");
     }
 
     #[test]
