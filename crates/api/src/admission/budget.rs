@@ -50,15 +50,17 @@ impl BudgetReview {
             return Ok(review);
         }
         let old = request.old_object.filter(|_| is_update);
-        match (stored(new), old.map(stored).transpose()) {
-            (Ok(new), Ok(old)) => {
+        match stored(new) {
+            Ok(new) => {
+                // What is compared is the same in all versions, and one that cannot be converted is to be
+                // mended in any of them.
                 review.errors = match &old {
                     Some(old) => validate::update(&new, old),
                     None => validate::create(&new),
                 };
                 review.object = Some(new);
             }
-            (Err(why), _) | (_, Err(why)) => review.unreadable = Some(why),
+            Err(why) => review.unreadable = Some(why),
         }
         Ok(review)
     }

@@ -360,6 +360,16 @@ fn reviews() {
         (review("UPDATE", &good, &moved), Some(fixed)),
         (review("UPDATE", &alpha(json!({}), &spec()), &moved), Some(fixed)),
         (review("UPDATE", &alpha(json!({}), &spec()), &good), None),
+        // One that was there before the webhook can be mended.
+        (
+            review(
+                "UPDATE",
+                &alpha(json!({OPERATIONS: "SCALE"}), &spec()),
+                &alpha(json!({}), &spec()),
+            ),
+            None,
+        ),
+        (review("UPDATE", &alpha(json!({OPERATIONS: "SCALE"}), &spec()), &moved), Some(fixed)),
         (review("DELETE", &bad, &none), None),
     ] {
         assert_eq!(refusal(&review, &[]).as_deref(), expected, "{review}");
