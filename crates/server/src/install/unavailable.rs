@@ -30,6 +30,9 @@ const PODS_WEBHOOK: &str = "pods.holdfast.dev";
 /// On a definition that was there before us. It stays when we go.
 pub const TAKEN_OVER: &str = "holdfast.dev/taken-over";
 
+/// What its label said of who manages it, for that time. Helm goes by it.
+pub const MANAGED_BEFORE: &str = "holdfast.dev/managed-by-before";
+
 /// Whether `PodUnavailableBudgets` are ours to keep. The definition is looked at, and not changed.
 pub async fn is_to_be_served(
     client: &ApiClient,
@@ -71,6 +74,9 @@ pub fn crd(url: &str, bundle: &Value, now: &Value) -> Value {
     crd["metadata"]["labels"][MANAGED_BY] = json!(NAME);
     if !now.is_null() && !is_ours(now) {
         crd["metadata"]["annotations"][TAKEN_OVER] = json!("true");
+        if let by @ Value::String(_) = &now["metadata"]["labels"][MANAGED_BY] {
+            crd["metadata"]["annotations"][MANAGED_BEFORE] = by.clone();
+        }
     }
     crd
 }
@@ -207,5 +213,8 @@ mod tests {
         assert!(!marked(Value::Null));
         assert!(marked(json!({"metadata": {"name": "theirs"}})));
         assert!(!marked(json!({"metadata": {"labels": {MANAGED_BY: NAME}}})));
+        let helms = json!({"metadata": {"labels": {MANAGED_BY: "Helm"}}});
+        let crd = crd("https://h/convert", &json!("Q0E="), &helms);
+        assert_eq!(crd["metadata"]["annotations"][MANAGED_BEFORE], "Helm");
     }
 }

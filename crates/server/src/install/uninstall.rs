@@ -10,7 +10,7 @@ use tokio::time::Instant;
 use super::manifests::Installed;
 use super::native::give_back;
 use super::registration::is_ours;
-use super::unavailable::TAKEN_OVER;
+use super::unavailable::{MANAGED_BEFORE, TAKEN_OVER};
 use super::{MANAGED_BY, NAME, refused};
 use crate::api_client::{ApiClient, MERGE_PATCH, NoAnswer};
 use crate::connect::{ClusterOptions, connect};
@@ -79,8 +79,8 @@ pub async fn uninstall(
     let count = if native { Some(0) } else { count(&client, &budget_resource()).await };
     let unavailable = stop_conversion(&client).await?;
     let unavailable_count = match unavailable {
-        Definition::Ours { .. } => count_unavailable(&client).await,
-        Definition::NotOurs => None,
+        Definition::Ours => count_unavailable(&client).await,
+        Definition::GivenBack | Definition::NotOurs => None,
     };
     for kind in ORDER {
         tell(&remove(&client, kind, String::new()).await?);
@@ -92,12 +92,20 @@ pub async fn uninstall(
     let delete = options.delete_budgets;
     // Without budgets there is nothing that deleting it could lose.
     tell(&remove_crd(&client, Installed::Crd, count, delete || count == Some(0)).await?);
-    let delete = match unavailable {
-        Definition::Ours { taken_over } => delete || (unavailable_count == Some(0) && !taken_over),
+    let kind = Installed::UnavailableCrd;
+    tell(&match unavailable {
+        Definition::Ours => {
+            let delete = delete || unavailable_count == Some(0);
+            remove_crd(&client, kind, unavailable_count, delete).await?
+        }
+        // Nobody asked us to delete what others have made.
+        Definition::GivenBack => {
+            let why = "it was there before Holdfast".to_owned();
+            Removal::Kept { object: kind.title(), why }
+        }
         // Says that it is not ours, or not there.
-        Definition::NotOurs => true,
-    };
-    tell(&remove_crd(&client, Installed::UnavailableCrd, unavailable_count, delete).await?);
+        Definition::NotOurs => remove(&client, kind, String::new()).await?,
+    });
     Ok(())
 }
 
@@ -120,16 +128,17 @@ async fn remove_crd(
         return Ok(removal);
     }
     let object = kind.title();
-    Ok(match (labels(client, kind).await?, count) {
-        (None, _) => Removal::NotThere(object),
-        (_, Some(0)) => Removal::Kept { object, why: "it was there before Holdfast".to_owned() },
-        _ => Removal::Kept { object, why: format!("deleting it deletes {budgets}") },
+    Ok(match labels(client, kind).await? {
+        None => Removal::NotThere(object),
+        Some(_) => Removal::Kept { object, why: format!("deleting it deletes {budgets}") },
     })
 }
 
 /// Of `PodUnavailableBudgets`.
 enum Definition {
-    Ours { taken_over: bool },
+    Ours,
+    /// It was taken over, and is whoever's it was before.
+    GivenBack,
     NotOurs,
 }
 
@@ -147,7 +156,15 @@ async fn stop_conversion(client: &ApiClient) -> Result<Definition, Error> {
     if !is_ours(&object) {
         return Ok(Definition::NotOurs);
     }
-    let patch = json!({"spec": {"conversion": {"strategy": "None", "webhook": null}}});
+    let mut patch = json!({"spec": {"conversion": {"strategy": "None", "webhook": null}}});
+    let annotations = &object["metadata"]["annotations"];
+    let taken_over = !annotations[TAKEN_OVER].is_null();
+    if taken_over {
+        patch["metadata"] = json!({
+            "labels": {MANAGED_BY: annotations[MANAGED_BEFORE]},
+            "annotations": {TAKEN_OVER: null, MANAGED_BEFORE: null},
+        });
+    }
     let answer = client.patch(&kind.path(), MERGE_PATCH, &patch).await;
     let answer = answer.map_err(|NoAnswer(why)| failed(why))?;
     if answer.code == StatusCode::NOT_FOUND {
@@ -157,8 +174,7 @@ async fn stop_conversion(client: &ApiClient) -> Result<Definition, Error> {
     if !answer.code.is_success() {
         return Err(failed(answer.message()));
     }
-    let taken_over = !object["metadata"]["annotations"][TAKEN_OVER].is_null();
-    Ok(Definition::Ours { taken_over })
+    Ok(if taken_over { Definition::GivenBack } else { Definition::Ours })
 }
 
 async fn remove(client: &ApiClient, kind: Installed, what_else: String) -> Result<Removal, Error> {
