@@ -161,7 +161,11 @@ async fn stop_conversion(client: &ApiClient) -> Result<Definition, Error> {
     let taken_over = !annotations[TAKEN_OVER].is_null();
     if taken_over {
         patch["metadata"] = json!({
-            "labels": {MANAGED_BY: annotations[MANAGED_BEFORE]},
+            "labels": {
+                MANAGED_BY: annotations[MANAGED_BEFORE],
+                "app.kubernetes.io/name": null,
+                "app.kubernetes.io/part-of": null,
+            },
             "annotations": {TAKEN_OVER: null, MANAGED_BEFORE: null},
         });
     }
