@@ -7,7 +7,7 @@ use std::time::Duration;
 use litemap::LiteMap;
 
 use super::kept::KeptPod;
-use super::units::labelled;
+use super::units::{is_doomed, labelled};
 use super::{BudgetId, Context, Covering, Namespace};
 use crate::io::{Command, Kind};
 use crate::model::{DisruptionTarget, ObjectKey, Pod, ResourceVersion};
@@ -206,7 +206,8 @@ impl Namespace {
             let groups = budget.groups();
             let group = groups.and_then(|g| labelled(&self.interner, &self.objects, g, entry));
             let unit = entry.unit(replica.map(|r| &**r), group.as_ref(), budget);
-            let part = entry.part(budget, unit.as_ref().map(|unit| unit.key));
+            let doomed = is_doomed(&self.interner, &self.objects, budget, entry);
+            let part = entry.part(budget, unit.as_ref().map(|unit| unit.key), doomed);
             let resolution = unit.as_ref().map(|unit| unit.resolution);
             let basic = &budget.object.spec.basic_min_count;
             if adds {

@@ -84,11 +84,12 @@ impl PodEntry {
         self.pod.ready && !going && enough
     }
 
-    /// What it contributes to a budget, as a member of this unit.
+    /// What it contributes to a budget, as a member of this unit. `doomed`: see [`is_doomed`].
     pub(super) fn part<'a>(
         &'a self,
         budget: &BudgetEntry,
         replica: Option<&'a Arc<ReplicaKey>>,
+        doomed: bool,
     ) -> Part<'a> {
         let live = !self.pod.is_terminal() && !self.pod.terminating;
         let is_pub = budget.object.spec.unavailable.is_some();
@@ -103,11 +104,11 @@ impl PodEntry {
             replica,
             controller,
             unmanaged: counts && controller.is_none(),
-            healthy: self.is_sound(budget.health()) && self.granted == 0,
+            healthy: self.is_sound(budget.health()) && self.granted == 0 && !doomed,
             unfinished: !self.pod.is_terminal(),
             live,
             // A group with a pod that has not begun to run is none yet, and such a pod may go unasked.
-            intact: live && self.granted == 0 && self.pod.phase != Phase::Pending,
+            intact: live && self.granted == 0 && self.pod.phase != Phase::Pending && !doomed,
             running: self.pod.phase == Phase::Running && !self.pod.terminating,
             several,
         }
@@ -183,6 +184,22 @@ pub(super) fn labelled(
         label: key.to_string(),
     };
     Some((Arc::new(key), resolution))
+}
+
+/// A worker of a `LeaderWorkerSet` group whose `StatefulSet` went with its leader. It is Ready and may stand
+/// beside the next leader for a while, and will be collected without anybody's leave: no part of a
+/// whole group. One whose `StatefulSet` was not seen yet looks the same for a moment, which is safe.
+pub(super) fn is_doomed(
+    interner: &Interner,
+    objects: &Objects,
+    budget: &BudgetEntry,
+    pod: &PodEntry,
+) -> bool {
+    if budget.groups().is_none() || pod.labels.value(interner, LWS_NAME).is_none() {
+        return false;
+    }
+    let set = pod.pod.controller.as_deref().filter(|c| c.group_kind.is("apps", "StatefulSet"));
+    set.is_some_and(|set| objects.controller(set).is_none_or(|set| set.terminating))
 }
 
 /// Where an owner says how many groups there should be (semantics 4, b and c).

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use litemap::LiteMap;
 
 use super::Namespace;
-use super::units::labelled;
+use super::units::{is_doomed, labelled};
 use crate::replica::{Member, ReplicaKey};
 use crate::tally::Tally;
 
@@ -38,7 +38,8 @@ impl Namespace {
                 let groups = budget.groups();
                 let group = groups.and_then(|g| labelled(&self.interner, &self.objects, g, entry));
                 let unit = entry.unit(replica.map(|r| &**r), group.as_ref(), budget);
-                let part = entry.part(budget, unit.as_ref().map(|unit| unit.key));
+                let doomed = is_doomed(&self.interner, &self.objects, budget, entry);
+                let part = entry.part(budget, unit.as_ref().map(|unit| unit.key), doomed);
                 let basic = &budget.object.spec.basic_min_count;
                 tally.add(&part, unit.as_ref().map(|unit| unit.resolution), basic);
             }

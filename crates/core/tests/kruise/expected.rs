@@ -128,6 +128,26 @@ fn leaving_groups() {
     assert_passed(&lone.operate("llm-0-1", Delete), AllowReason::Exempt);
 }
 
+/// Their `StatefulSet` goes with the leader, and they are collected with it without being asked for. Until then
+/// they are Ready, and beside the next leader look like a whole group.
+#[test]
+fn workers_of_a_leader_that_is_gone() {
+    let set = owner("apps", "StatefulSet", "llm-2", 2);
+    for is_gone in [false, true] {
+        let mut lone = serving(max(Count(1)));
+        verify(&lone, (1, 3, 2, 3));
+        if is_gone {
+            lone.delete_owner(set.clone());
+        } else {
+            lone.owner(Owner { terminating: true, ..set.clone() });
+        }
+        verify(&lone, (0, 2, 2, 3));
+        assert_denied(&lone.operate("llm-0-0", Delete));
+        lone.owner(set.clone());
+        verify(&lone, (1, 3, 2, 3));
+    }
+}
+
 /// Deleting the whole `LeaderWorkerSet` must finish, whichever way its objects go first.
 #[test]
 fn a_deleted_leader_worker_set() {
