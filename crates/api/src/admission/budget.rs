@@ -5,7 +5,8 @@ use serde_json::Value;
 
 use super::{ReviewAnswer, ReviewError, Status, StatusCause, StatusDetails, request};
 use crate::native::validate::{FieldError, aggregate};
-use crate::unavailable::{ALPHA_API_VERSION, API_VERSION, GROUP, PLURAL, convert, validate};
+use crate::unavailable::convert::{self, BETA_FIELDS};
+use crate::unavailable::{ALPHA_API_VERSION, API_VERSION, GROUP, PLURAL, validate};
 
 /// A budget to be validated, as `AdmissionReview` of `admission.k8s.io/v1` describes it.
 #[derive(Clone, Debug, PartialEq)]
@@ -50,6 +51,7 @@ impl BudgetReview {
             return Ok(review);
         }
         let old = request.old_object.filter(|_| is_update);
+        let dropped = old.as_ref().map(|old| dropped(&new, old)).unwrap_or_default();
         match stored(new) {
             Ok(new) => {
                 // What is compared is the same in all versions, and one that cannot be converted is to be
@@ -58,6 +60,7 @@ impl BudgetReview {
                     Some(old) => validate::update(&new, old),
                     None => validate::create(&new),
                 };
+                review.errors.extend(dropped);
                 review.object = Some(new);
             }
             Err(why) => review.unreadable = Some(why),
@@ -80,6 +83,24 @@ impl BudgetReview {
         answer.response.allowed = answer.response.status.is_none();
         answer
     }
+}
+
+/// What a client of `v1alpha1` leaves out because that has no field for it: sent back without the annotation
+/// that carries it, it would be gone, and nobody would have meant that.
+fn dropped(new: &Value, old: &Value) -> Vec<FieldError> {
+    let carried = |object: &Value| {
+        let text = object["metadata"]["annotations"][BETA_FIELDS].as_str()?.to_owned();
+        serde_json::from_str::<Value>(&text).ok()
+    };
+    if new["apiVersion"] != ALPHA_API_VERSION || carried(new).is_some() {
+        return Vec::new();
+    }
+    let carried = carried(old).unwrap_or_default();
+    let fields = carried.as_object().into_iter().flatten().map(|(field, _)| field);
+    let fields = fields.filter(|field| new["spec"][field.as_str()].is_null());
+    let detail =
+        format!("v1alpha1 would drop it: use v1beta1, or keep the annotation {BETA_FIELDS}");
+    fields.map(|field| FieldError::forbidden(format!("spec.{field}"), &detail)).collect()
 }
 
 /// As the version that is stored.

@@ -383,6 +383,29 @@ fn reviews() {
 }
 
 #[test]
+fn an_old_version_drops_nothing() {
+    let alpha = |fields: Option<&str>, spec: &Value| {
+        let mut object = object("b", spec);
+        object["apiVersion"] = json!("policy.kruise.io/v1alpha1");
+        object["metadata"]["annotations"] = json!({"pub.kruise.io/v1beta1-fields": fields});
+        object
+    };
+    let carried = r#"{"ignoredPodSelector":{"matchLabels":{"a":"b"}},"podGroupPolicy":{"groupLabelKey":"g"}}"#;
+    let old = alpha(Some(carried), &spec());
+    let refused = |new: &Value| refusal(&review("UPDATE", &old, new), &[]);
+    assert_eq!(refused(&old), None);
+    let bare = refused(&alpha(None, &spec())).expect("it drops two fields");
+    for field in ["spec.ignoredPodSelector: Forbidden", "spec.podGroupPolicy: Forbidden"] {
+        assert!(bare.contains(field), "{bare}");
+    }
+    let policy = spec_with(&json!({"podGroupPolicy": {"groupLabelKey": "g"}}));
+    let half = refused(&alpha(None, &policy)).expect("it drops one");
+    assert!(!half.contains("podGroupPolicy") && half.contains("ignoredPodSelector"), "{half}");
+    // Who knows them may take them away.
+    assert_eq!(refused(&object("b", &spec())), None);
+}
+
+#[test]
 fn a_budget_that_goes_is_not_held_back() {
     let mut going = object("b", &json!({}));
     going["metadata"]["deletionTimestamp"] = json!("2026-11-15T20:00:00Z");

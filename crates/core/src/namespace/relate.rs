@@ -14,7 +14,7 @@ use crate::model::ObjectKey;
 use crate::timer::Due;
 
 /// A budget over thousands of pods is no reason to write them all at once.
-const AT_A_TIME: usize = 10;
+const AT_A_TIME: usize = 2;
 const PACE: Duration = Duration::from_millis(100);
 /// By then those that were written are seen to be; the others are tried again. Nothing hangs on it.
 const AGAIN: Duration = Duration::from_mins(5);

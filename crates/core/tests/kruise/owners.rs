@@ -414,7 +414,7 @@ fn pods_are_told_of_their_budget() {
         if !budget_first {
             lone.budget(max(Count(1)));
         }
-        lone.advance(Duration::from_secs(5));
+        lone.advance(Duration::from_secs(10));
         let mut told = lone.related.clone();
         told.sort();
         let mut all: Vec<_> = (0..25).map(|i| (format!("p{i}"), "pub".to_owned())).collect();
