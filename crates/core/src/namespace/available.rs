@@ -50,14 +50,16 @@ impl Namespace {
     fn evaluate_groups(&self, budget: &BudgetEntry, spec: &UnavailableSpec) -> Evaluation {
         let tally = &budget.tally;
         let live = tally.live_replicas;
+        let healthy = tally.healthy_replicas - self.stale_groups(budget);
         let total = spec.total.map_or_else(|| self.expected_replicas(budget), Ok);
         match (total, spec.total) {
             (Ok(total), given) => {
                 let expected = if given.is_some() { total } else { live.max(total) };
-                Evaluation::available(budget, expected, tally.healthy_replicas)
+                Evaluation::available(budget, expected, healthy)
             }
-            (Err(why), _) => Evaluation::available(budget, live, tally.healthy_replicas)
-                .without_total(budget, why),
+            (Err(why), _) => {
+                Evaluation::available(budget, live, healthy).without_total(budget, why)
+            }
         }
     }
 

@@ -91,7 +91,8 @@ impl Namespace {
         let live = tally.live_replicas;
         let total = self.expected_replicas(budget);
         let expected = total.as_ref().map_or(live, |total| live.max(*total));
-        let mut evaluation = Evaluation::of(budget, expected, tally.healthy_replicas);
+        let healthy = tally.healthy_replicas - self.stale_groups(budget);
+        let mut evaluation = Evaluation::of(budget, expected, healthy);
         evaluation.sourced = total.is_ok();
         if evaluation.failure.is_some() {
             return evaluation;

@@ -195,7 +195,7 @@ pub(super) fn is_doomed(
     budget: &BudgetEntry,
     pod: &PodEntry,
 ) -> bool {
-    if budget.scope == Scope::Pod || pod.labels.value(interner, LWS_NAME).is_none() {
+    if budget.groups().is_none() || pod.labels.value(interner, LWS_NAME).is_none() {
         return false;
     }
     let set = pod.pod.controller.as_deref().filter(|c| c.group_kind.is("apps", "StatefulSet"));
@@ -279,6 +279,39 @@ impl Namespace {
             name: name.to_string(),
         });
         links.chain(lws).collect()
+    }
+
+    /// Groups of `LeaderWorkerSets` that count as healthy, and whose workers are those of a leader that is gone: they
+    /// will be collected, and stand beside the next leader until then. Looked at afresh, for it hangs on
+    /// other pods; there are such sets for moments only.
+    pub(super) fn stale_groups(&self, budget: &BudgetEntry) -> i64 {
+        let is_leader = |c: &ControllerRef| c.group_kind.is("", "Pod");
+        let led = |c: &ControllerRef| {
+            let pod = self.pods.get(c.name.as_str());
+            pod.is_some_and(|pod| pod.pod.uid == *c.uid && !pod.pod.terminating)
+        };
+        let sets = self.objects.owners.values().filter(|o| o.group_kind.is("apps", "StatefulSet"));
+        let stale = sets.filter(|o| o.controller.as_ref().is_some_and(|c| is_leader(c) && !led(c)));
+        let stale: BTreeSet<&str> = stale.map(|o| o.uid.as_str()).collect();
+        if stale.is_empty() {
+            return 0;
+        }
+        let is_stale = |pod: &PodEntry| {
+            let controller = pod.pod.controller.as_ref();
+            controller.is_some_and(|c| stale.contains(c.uid.as_str()))
+        };
+        let workers = self.pods.values().filter(|pod| pod.budgets.contains(&budget.id));
+        let groups: BTreeSet<Arc<ReplicaKey>> = workers
+            .filter(|pod| is_stale(pod))
+            .filter_map(|pod| match budget.groups() {
+                Some(g) => labelled(&self.interner, &self.objects, g, pod).map(|(key, _)| key),
+                None => pod.replica.clone(),
+            })
+            .collect();
+        let healthy = |key: &&Arc<ReplicaKey>| {
+            budget.tally.replicas.get(*key).is_some_and(|group| group.summary.healthy)
+        };
+        i64::try_from(groups.iter().filter(healthy).count()).unwrap_or(i64::MAX)
     }
 
     /// Pods that a budget with a `targetRef` is about.

@@ -2,7 +2,7 @@
 
 use holdfast_core::model::Operation::{Delete, Evict};
 use holdfast_core::model::Threshold::Count;
-use holdfast_core::model::{Budget, Owner, Phase, Pod};
+use holdfast_core::model::{Budget, ControllerRef, GroupKind, Owner, Phase, Pod};
 use holdfast_core::verdict::{AllowReason, DenyReason};
 
 use super::groups::{SHARD, serving, sharding, verify};
@@ -187,4 +187,27 @@ fn finished_pods_are_no_group() {
     verify(&lone, (1, 2, 1, 2));
     lone.change_pod("b", |pod| (pod.phase, pod.ready) = (Phase::Succeeded, false));
     verify(&lone, (1, 1, 0, 1));
+}
+
+/// The `StatefulSet` of the workers is owned by their leader. Before anybody has marked it, the next leader may be
+/// Ready already.
+#[test]
+fn workers_that_belong_to_the_last_leader() {
+    let mut lone = serving(max(Count(1)));
+    let leader = lone.pods["llm-2-0"].clone();
+    let of = |uid: &str| ControllerRef {
+        group_kind: GroupKind::new("", "Pod"),
+        version: "v1".to_owned(),
+        name: leader.key.name.clone(),
+        uid: uid.to_owned(),
+    };
+    let set =
+        |uid: &str| Owner { controller: Some(of(uid)), ..owner("apps", "StatefulSet", "llm-2", 2) };
+    lone.owner(set(&leader.uid));
+    verify(&lone, (1, 3, 2, 3));
+    lone.pod(Pod { uid: "uid-next".to_owned(), ..leader.clone() });
+    verify(&lone, (0, 2, 2, 3));
+    assert_denied(&lone.operate("llm-0-0", Delete));
+    lone.owner(set("uid-next"));
+    verify(&lone, (1, 3, 2, 3));
 }
