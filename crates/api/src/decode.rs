@@ -11,7 +11,7 @@ use holdfast_core::model::{self, GroupKind};
 use serde::Deserialize;
 
 use crate::budget::PodDisruptionBudget;
-use crate::owner::{OWNER_KINDS, Owner, Scale};
+use crate::owner::{Owner, Scale};
 use crate::unavailable::PodUnavailableBudget;
 use crate::{group, pod};
 
@@ -114,7 +114,7 @@ pub fn scale(json: &[u8]) -> Result<ScaleOutcome, DecodeError> {
 
 fn owner(group_kind: &GroupKind, json: &[u8]) -> Result<model::Owner, DecodeError> {
     let name = group_kind.to_string();
-    if !OWNER_KINDS.iter().any(|(group, kind)| group_kind.is(group, kind)) {
+    if !model::Owner::is_watched(group_kind) {
         return Err(identify(json, name, None, "not a kind that Holdfast reads".to_owned()));
     }
     Ok(read::<Owner>(&name, json)?.into_model(group_kind.clone()))

@@ -7,18 +7,7 @@ use serde::Deserialize;
 use crate::lenient::null_default;
 use crate::meta::{Meta, positive};
 
-/// The kinds that [`Owner`] reads, as API group and kind.
-pub const OWNER_KINDS: [(&str, &str); 7] = [
-    ("", "ReplicationController"),
-    ("apps", "ReplicaSet"),
-    ("apps", "Deployment"),
-    ("apps", "StatefulSet"),
-    ("batch", "Job"),
-    (model::Owner::JOBSET_GROUP, "JobSet"),
-    (model::Owner::LWS_GROUP, "LeaderWorkerSet"),
-];
-
-/// Any of [`OWNER_KINDS`]. Their fields do not overlap in meaning, so one struct reads all.
+/// Any of [`model::Owner::WATCHED`]. Their fields do not overlap in meaning, so one struct reads all.
 #[derive(Clone, Debug, Deserialize)]
 pub struct Owner {
     pub metadata: Meta,

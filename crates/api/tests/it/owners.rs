@@ -1,5 +1,4 @@
 use holdfast_api::decode::{self, Decoded, decode};
-use holdfast_api::owner::OWNER_KINDS;
 use holdfast_core::io::{Kind, ScaleOutcome};
 use holdfast_core::model::{GroupKind, Owner};
 use serde_json::{Value, json};
@@ -82,7 +81,7 @@ fn leader_worker_sets_that_keep_a_broken_group() {
 #[test]
 fn every_listed_kind_is_read_and_no_other() {
     let json = br#"{"metadata": {"name": "o", "namespace": "ns"}}"#;
-    for (group, kind) in OWNER_KINDS {
+    for (group, kind) in Owner::WATCHED {
         let decoded = decode(&Kind::Owner(GroupKind::new(group, kind)), json);
         assert!(matches!(decoded, Ok(Decoded::Owner(_))), "{kind}");
     }

@@ -3,7 +3,6 @@
 use std::collections::BTreeMap;
 
 use holdfast_api::decode::{DecodeError, Decoded, decode};
-use holdfast_api::owner::OWNER_KINDS;
 use holdfast_core::Kind;
 use holdfast_core::model::{
     Budget, BudgetStatus, ControllerRef, GroupApi, GroupKind, Owner, Pod, PodGroup, Workload,
@@ -115,7 +114,7 @@ impl Objects {
             ("scheduling.holdfast.dev", "PodGroup" | "Workload") => {
                 self.add_grouping(place, value, &kind, GroupApi::Holdfast);
             }
-            _ if OWNER_KINDS.iter().any(|(group, kind)| owner_kind.is(group, kind)) => {
+            _ if Owner::is_watched(&owner_kind) => {
                 let found =
                     self.decode(place, value, &Kind::Owner(owner_kind), check::owner(value));
                 if let Some(Decoded::Owner(mut owner)) = found {
