@@ -16,8 +16,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use futures_util::{StreamExt, stream};
-use holdfast_api::unavailable;
 use holdfast_core::Input;
+use holdfast_core::model::BudgetKind;
 use http::StatusCode;
 use serde::Deserialize;
 use serde_json::json;
@@ -25,7 +25,7 @@ use tokio::sync::{mpsc, watch};
 use tokio::time::Instant;
 
 use crate::api_client::ApiClient;
-use crate::discovery::Resource;
+use crate::effect::status::resource;
 use crate::error::Error;
 use crate::install::unavailable::{PROBE, PROBED, guard, guarded, is_guardable};
 use crate::install::{Entry, Registration, State};
@@ -232,7 +232,7 @@ async fn has_budgets(client: &ApiClient, namespace: &str) -> Result<bool, String
     struct List {
         items: Vec<serde::de::IgnoredAny>,
     }
-    let resource = Resource::fixed(unavailable::GROUP, unavailable::VERSION, unavailable::PLURAL);
+    let resource = resource(BudgetKind::PodUnavailableBudget);
     let path = format!("{}?limit=1", resource.namespace_path(namespace));
     let answer = client.list(&path).await.map_err(|error| error.to_string())?;
     match answer.code {

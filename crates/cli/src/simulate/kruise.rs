@@ -1,14 +1,15 @@
 //! `PodUnavailableBudget`s of Kruise, as far as the engine can stand in for them today.
 
 use holdfast_api::budget::LabelSelector as WireSelector;
+use holdfast_api::decode;
 use holdfast_core::model::{
-    Budget, BudgetKey, BudgetSpec, BudgetStatus, LabelSelector, ResourceVersion, Scope,
+    Budget, BudgetKey, BudgetSpec, BudgetStatus, LabelSelector, Operation, ResourceVersion, Scope,
 };
 use serde_json::Value;
 
 use super::check::{self, Mistakes};
 use super::input::Document;
-use super::objects::{GivenBudget, Objects};
+use super::objects::{GivenBudget, Objects, in_words};
 
 const LWS_NAME: &str = "leaderworkerset.sigs.k8s.io/name";
 const LWS_GROUP_LABELS: [&str; 2] =
@@ -30,13 +31,21 @@ pub fn translate(objects: &mut Objects) {
             objects.problem(place, &field, message);
         }
         let name = value["metadata"]["name"].as_str().unwrap_or_default();
-        if !protects_evictions(value) {
+        let unavailable = match decode::unavailable_budget(value.to_string().as_bytes()) {
+            Ok(budget) => budget.spec.unavailable.unwrap_or_default(),
+            Err(error) => {
+                let (field, message) = in_words(error);
+                objects.problem(place, &field, message);
+                continue;
+            }
+        };
+        if !unavailable.operations.contains(&Operation::Evict) {
             objects.left_out.push(format!(
                 "{place}: PodUnavailableBudget {name} does not protect from EVICT and is left out"
             ));
             continue;
         }
-        if !total_replicas(value).is_null() {
+        if unavailable.total.is_some() {
             objects.left_out.push(format!(
                 "{place}: the total replicas that PodUnavailableBudget {name} sets are not modelled: \
                  it counts by its workload"
@@ -83,24 +92,6 @@ fn mistakes(value: &Value) -> Mistakes {
         }
     }
     mistakes
-}
-
-/// Kruise protects from every operation unless some are listed: in v1alpha1 in an annotation, in
-/// v1beta1 in a field.
-fn protects_evictions(value: &Value) -> bool {
-    let annotation = value["metadata"]["annotations"]["kruise.io/pub-protect-operations"].as_str();
-    let listed: Vec<&str> = match &value["spec"]["protectOperations"] {
-        Value::Array(list) => list.iter().filter_map(Value::as_str).collect(),
-        _ => annotation.unwrap_or_default().split(',').map(str::trim).collect(),
-    };
-    listed.iter().all(|operation| operation.is_empty()) || listed.contains(&"EVICT")
-}
-
-fn total_replicas(value: &Value) -> &Value {
-    match &value["spec"]["protectTotalReplicas"] {
-        Value::Null => &value["metadata"]["annotations"]["pub.kruise.io/protect-total-replicas"],
-        total => total,
-    }
 }
 
 /// By `selector`, or by the selector of the workload that `targetRef` names.

@@ -51,7 +51,6 @@ impl Namespace {
         operation: Operation,
         exempt: bool,
     ) -> Opinion {
-        let mut evaluation = self.evaluate(budget);
         let held = budget.ledger.get(&pod.name, &pod.pod.uid.to_string());
         if let Some(grant) = held.filter(|grant| grant.stands_for(operation)) {
             return Opinion::Renew { cost: grant.cost };
@@ -63,6 +62,7 @@ impl Namespace {
         if let Some(spec) = &budget.object.spec.unavailable {
             return self.assess_available(budget, spec, pod, operation, exempt);
         }
+        let mut evaluation = self.evaluate(budget);
         let not_ready = !pod.pod.ready;
         let always = budget.object.spec.unhealthy_policy == UnhealthyPolicy::AlwaysAllow;
         if evaluation.failure == Some(Failure::Processing) {

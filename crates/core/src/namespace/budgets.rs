@@ -89,10 +89,7 @@ impl Namespace {
             return;
         }
         // Anything about the spec may bear on what each pod contributes: count anew.
-        let selected = self.selected(id);
-        for name in &selected {
-            self.select(id, name, false);
-        }
+        let selected = self.deselect_all(id);
         if reselect {
             self.unindex(id);
         }
@@ -169,9 +166,7 @@ impl Namespace {
 
     /// What its writer was about is for the caller to settle.
     fn remove_budget(&mut self, cx: &mut Context<'_>, id: &BudgetId) -> Writer {
-        for name in self.selected(id) {
-            self.select(id, &name, false);
-        }
+        self.deselect_all(id);
         self.unindex(id);
         let Some(entry) = self.budgets.remove(id) else { return Writer::default() };
         let grants = entry.ledger.into_committed();
@@ -281,7 +276,16 @@ impl Namespace {
         }
     }
 
-    pub(super) fn selected(&self, id: &BudgetId) -> Vec<Arc<str>> {
+    /// The budget counts none of its pods any more; they are returned.
+    pub(super) fn deselect_all(&mut self, id: &BudgetId) -> Vec<Arc<str>> {
+        let selected = self.selected(id);
+        for name in &selected {
+            self.select(id, name, false);
+        }
+        selected
+    }
+
+    fn selected(&self, id: &BudgetId) -> Vec<Arc<str>> {
         self.pods.values().filter(|e| e.budgets.contains(id)).map(|e| e.name.clone()).collect()
     }
 }

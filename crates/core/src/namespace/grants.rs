@@ -135,28 +135,13 @@ impl Namespace {
         }
         let Some(pod) = self.pods.get(name).map(|e| &e.pod) else { return };
         let uid = pod.uid.to_string();
-        let budgets = self.granted.get(name).into_iter().flatten();
-        let ended: Vec<BudgetId> = budgets
-            .filter(|id| {
-                let budget = self.budgets.get(*id);
-                let grant = budget.and_then(|b| b.ledger.get(name, &uid));
-                grant.is_some_and(|grant| shows(pod, grant))
-            })
-            .cloned()
-            .collect();
+        let ended = self.holding(name, &uid, |grant| shows(pod, grant));
         self.end_grants(cx, &ended, name, &uid);
     }
 
     /// The pod is gone, and with it what could be done to it alone.
     pub(super) fn end_exact_of(&mut self, cx: &mut Context<'_>, name: &str, uid: &str) {
-        let budgets = self.granted.get(name).into_iter().flatten();
-        let ended: Vec<BudgetId> = budgets
-            .filter(|id| {
-                let budget = self.budgets.get(*id);
-                budget.and_then(|b| b.ledger.get(name, uid)).is_some_and(Grant::is_exact)
-            })
-            .cloned()
-            .collect();
+        let ended = self.holding(name, uid, Grant::is_exact);
         self.end_grants(cx, &ended, name, uid);
     }
 
@@ -172,15 +157,20 @@ impl Namespace {
         }
     }
 
-    pub(super) fn count_grants(&self, name: &str, uid: &str) -> u32 {
+    /// Budgets that have such a grant for this very pod.
+    fn holding(&self, name: &str, uid: &str, is_such: impl Fn(&Grant) -> bool) -> Vec<BudgetId> {
         let budgets = self.granted.get(name).into_iter().flatten();
-        let holding = budgets
-            .filter(|id| self.budgets.get(*id).is_some_and(|b| b.ledger.get(name, uid).is_some()));
+        let grant = |id: &BudgetId| self.budgets.get(id).and_then(|b| b.ledger.get(name, uid));
+        budgets.filter(|id| grant(id).is_some_and(&is_such)).cloned().collect()
+    }
+
+    pub(super) fn count_grants(&self, name: &str, uid: &str) -> u32 {
+        let holding = self.holding(name, uid, |_| true).len();
         let orphaned = self
             .orphans
             .values()
             .filter(|grants| grants.iter().any(|g| g.grant.pod == name && g.grant.uid == uid));
-        u32::try_from(holding.count() + orphaned.count()).unwrap_or(u32::MAX)
+        u32::try_from(holding + orphaned.count()).unwrap_or(u32::MAX)
     }
 
     /// Grants for an earlier pod of this name pass to the pod that has the name now, and entries

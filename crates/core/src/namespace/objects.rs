@@ -134,9 +134,7 @@ impl Namespace {
         let following = self.budgets.values().filter(|b| b.follows_owners());
         let following: Vec<_> = following.map(|b| b.id.clone()).collect();
         for id in &following {
-            for name in self.selected(id) {
-                self.select(id, &name, false);
-            }
+            self.deselect_all(id);
         }
         change(&mut self.objects);
         for id in &following {

@@ -7,7 +7,7 @@ use std::time::Duration;
 use litemap::LiteMap;
 
 use super::kept::KeptPod;
-use super::units::{is_doomed, labelled};
+use super::units::contribute;
 use super::{BudgetId, Context, Covering, Namespace};
 use crate::io::{Command, Kind};
 use crate::model::{DisruptionTarget, ObjectKey, Pod, ResourceVersion};
@@ -203,18 +203,10 @@ impl Namespace {
         let replica = entry.replica.as_ref().and_then(|key| self.replicas.get(key));
         for id in &entry.budgets {
             let Some(budget) = self.budgets.get_mut(id) else { continue };
-            let groups = budget.groups();
-            let group = groups.and_then(|g| labelled(&self.interner, &self.objects, g, entry));
-            let unit = entry.unit(replica.map(|r| &**r), group.as_ref(), budget);
-            let doomed = is_doomed(&self.interner, &self.objects, budget, entry);
-            let part = entry.part(budget, unit.as_ref().map(|unit| unit.key), doomed);
-            let resolution = unit.as_ref().map(|unit| unit.resolution);
-            let basic = &budget.object.spec.basic_min_count;
-            if adds {
-                budget.tally.add(&part, resolution, basic);
-            } else {
-                budget.tally.remove(&part, resolution, basic);
-            }
+            let known = (&self.interner, &self.objects);
+            let mut tally = std::mem::take(&mut budget.tally);
+            contribute(known, (entry, replica.map(|r| &**r)), budget, &mut tally, adds);
+            budget.tally = tally;
         }
         let Some(replica) = entry.replica.as_ref().and_then(|key| self.replicas.get_mut(key))
         else {

@@ -13,7 +13,7 @@ use crate::model::{
 };
 use crate::replica::{MinCount, Objects, ReplicaKey, Resolution, Source, owner_kind};
 use crate::selector::Labels;
-use crate::tally::Part;
+use crate::tally::{Part, Tally};
 
 const LWS: &str = "LeaderWorkerSet";
 const LWS_NAME: &str = "leaderworkerset.sigs.k8s.io/name";
@@ -40,9 +40,9 @@ pub(super) enum Health {
 }
 
 /// The unit that a pod belongs to, as one budget sees it.
-pub(super) struct Unit<'a> {
-    pub(super) key: &'a Arc<ReplicaKey>,
-    pub(super) resolution: &'a Resolution,
+struct Unit<'a> {
+    key: &'a Arc<ReplicaKey>,
+    resolution: &'a Resolution,
 }
 
 /// A group by label, made up for one budget.
@@ -85,7 +85,7 @@ impl PodEntry {
     }
 
     /// What it contributes to a budget, as a member of this unit. `doomed`: see [`is_doomed`].
-    pub(super) fn part<'a>(
+    fn part<'a>(
         &'a self,
         budget: &BudgetEntry,
         replica: Option<&'a Arc<ReplicaKey>>,
@@ -115,7 +115,7 @@ impl PodEntry {
     }
 
     /// Its unit: the replica that it names, or the group that this budget puts it in.
-    pub(super) fn unit<'a>(
+    fn unit<'a>(
         &'a self,
         replica: Option<&'a ReplicaEntry>,
         labelled: Option<&'a Labelled>,
@@ -126,6 +126,27 @@ impl PodEntry {
         }
         let (key, replica) = (self.replica.as_ref()?, replica?);
         Some(Unit { key, resolution: &replica.resolution })
+    }
+}
+
+/// Put what the pod contributes to a budget into a tally of that budget, or take it out as it was put in.
+pub(super) fn contribute(
+    (interner, objects): (&Interner, &Objects),
+    (pod, replica): (&PodEntry, Option<&ReplicaEntry>),
+    budget: &BudgetEntry,
+    tally: &mut Tally,
+    adds: bool,
+) {
+    let group = budget.groups().and_then(|groups| labelled(interner, objects, groups, pod));
+    let unit = pod.unit(replica, group.as_ref(), budget);
+    let doomed = is_doomed(interner, objects, budget, pod);
+    let part = pod.part(budget, unit.as_ref().map(|unit| unit.key), doomed);
+    let resolution = unit.as_ref().map(|unit| unit.resolution);
+    let basic = &budget.object.spec.basic_min_count;
+    if adds {
+        tally.add(&part, resolution, basic);
+    } else {
+        tally.remove(&part, resolution, basic);
     }
 }
 
@@ -285,6 +306,9 @@ impl Namespace {
     /// will be collected, and stand beside the next leader until then. Looked at afresh, for it hangs on
     /// other pods; there are such sets for moments only.
     pub(super) fn stale_groups(&self, budget: &BudgetEntry) -> i64 {
+        if !budget.tally.sources.keys().any(|source| matches!(source, Source::Lws { .. })) {
+            return 0;
+        }
         let is_leader = |c: &ControllerRef| c.group_kind.is("", "Pod");
         let led = |c: &ControllerRef| {
             let pod = self.pods.get(c.name.as_str());

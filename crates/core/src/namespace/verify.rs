@@ -6,7 +6,7 @@ use std::sync::Arc;
 use litemap::LiteMap;
 
 use super::Namespace;
-use super::units::{is_doomed, labelled};
+use super::units::contribute;
 use crate::replica::{Member, ReplicaKey};
 use crate::tally::Tally;
 
@@ -35,13 +35,8 @@ impl Namespace {
             let mut tally = Tally::default();
             for entry in self.pods.values().filter(|e| e.budgets.contains(id)) {
                 let replica = entry.replica.as_ref().and_then(|key| self.replicas.get(key));
-                let groups = budget.groups();
-                let group = groups.and_then(|g| labelled(&self.interner, &self.objects, g, entry));
-                let unit = entry.unit(replica.map(|r| &**r), group.as_ref(), budget);
-                let doomed = is_doomed(&self.interner, &self.objects, budget, entry);
-                let part = entry.part(budget, unit.as_ref().map(|unit| unit.key), doomed);
-                let basic = &budget.object.spec.basic_min_count;
-                tally.add(&part, unit.as_ref().map(|unit| unit.resolution), basic);
+                let known = (&self.interner, &self.objects);
+                contribute(known, (entry, replica.map(|r| &**r)), budget, &mut tally, true);
             }
             assert_eq!(budget.tally, tally, "counters of budget {id}");
         }

@@ -163,15 +163,20 @@ fn read_object(answer: &Answer, kind: BudgetKind) -> Result<Budget, String> {
 }
 
 fn object_path(budget: &BudgetKey) -> String {
-    let resource = match budget.kind {
+    let BudgetKey { kind, object } = budget;
+    resource(*kind).object_path(&object.namespace, &object.name)
+}
+
+/// Where budgets of this kind are, as we read and write them.
+pub fn resource(kind: BudgetKind) -> Resource {
+    match kind {
         BudgetKind::PodDisruptionBudget => {
             Resource::fixed(budget::GROUP, budget::VERSION, budget::PLURAL)
         }
         BudgetKind::PodUnavailableBudget => {
             Resource::fixed(unavailable::GROUP, unavailable::VERSION, unavailable::PLURAL)
         }
-    };
-    resource.object_path(&budget.object.namespace, &budget.object.name)
+    }
 }
 
 fn outcome_name(outcome: &WriteOutcome) -> &'static str {

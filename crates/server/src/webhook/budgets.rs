@@ -7,11 +7,11 @@ use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
 use holdfast_api::admission::BudgetReview;
 use holdfast_api::{decode, unavailable};
-use holdfast_core::model::Budget;
+use holdfast_core::model::{Budget, BudgetKind};
 
 use super::refuse;
 use crate::api_client::ApiClient;
-use crate::discovery::Resource;
+use crate::effect::status::resource;
 use crate::watch::Page;
 
 pub async fn validate(State(client): State<ApiClient>, body: Bytes) -> Response {
@@ -40,7 +40,7 @@ pub async fn convert(body: Bytes) -> Response {
 /// All budgets of the namespace, as they are now and not as a cache has them: whoever has just created
 /// one is told about it.
 async fn others(client: &ApiClient, namespace: &str) -> Result<Vec<Budget>, String> {
-    let resource = Resource::fixed(unavailable::GROUP, unavailable::VERSION, unavailable::PLURAL);
+    let resource = resource(BudgetKind::PodUnavailableBudget);
     let answer = client.list(&resource.namespace_path(namespace)).await;
     let answer = answer.map_err(|error| error.to_string())?;
     if answer.code != StatusCode::OK {
