@@ -32,6 +32,7 @@ pub mod lws;
 pub mod pod;
 pub mod process;
 pub mod server;
+pub mod shared;
 pub mod suite;
 pub mod tls;
 pub mod truth;

@@ -65,13 +65,8 @@ impl World {
     #[track_caller]
     pub fn wait_guard(&self, name: &str, what: &str, is: impl Fn(&Value) -> bool) -> Value {
         let path = self.guard_path(name);
-        until_within(EXPIRED, &format!("PodUnavailableBudget {name} {what}"), || {
-            let mut object = self.admin.get(&path).ok().body;
-            let processed =
-                object["status"]["observedGeneration"] == object["metadata"]["generation"];
-            let status = object["status"].take();
-            if processed && is(&status) { Ok(status) } else { Err(format!("{status:#}")) }
-        })
+        let what = format!("PodUnavailableBudget {name} {what}");
+        until_within(EXPIRED, &what, || self.processed(&path, &is))
     }
 
     #[track_caller]

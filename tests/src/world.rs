@@ -221,13 +221,15 @@ impl World {
     #[track_caller]
     pub fn wait_status(&self, budget: &str, what: &str, is: impl Fn(&Value) -> bool) -> Value {
         let path = self.budget_path(budget);
-        until(&format!("the status of budget {budget} {what}"), || {
-            let mut object = self.admin.get(&path).ok().body;
-            let processed =
-                object["status"]["observedGeneration"] == object["metadata"]["generation"];
-            let status = object["status"].take();
-            if processed && is(&status) { Ok(status) } else { Err(format!("{status:#}")) }
-        })
+        until(&format!("the status of budget {budget} {what}"), || self.processed(&path, &is))
+    }
+
+    /// The status, if it is of the current spec and as wanted.
+    pub fn processed(&self, path: &str, is: impl Fn(&Value) -> bool) -> Result<Value, String> {
+        let mut object = self.admin.get(path).ok().body;
+        let processed = object["status"]["observedGeneration"] == object["metadata"]["generation"];
+        let status = object["status"].take();
+        if processed && is(&status) { Ok(status) } else { Err(format!("{status:#}")) }
     }
 
     /// As the drainer.

@@ -6,7 +6,7 @@ use holdfast_e2e::drain::Drain;
 use holdfast_e2e::world::{World, grants};
 use serde_json::json;
 
-use crate::server;
+use holdfast_e2e::shared::server;
 
 /// KEP-5682's own end-to-end plan.
 pub fn a_second_replica_is_held_back_until_the_budget_gives_way() {

@@ -8,7 +8,7 @@ use holdfast_e2e::wait::{SetWhenDropped, until};
 use holdfast_e2e::world::{World, grants};
 use serde_json::{Value, json};
 
-use crate::server;
+use holdfast_e2e::shared::server;
 
 /// Nobody but Holdfast takes groups down: there is nothing that it may not know yet.
 const NO_LAG: Duration = Duration::ZERO;

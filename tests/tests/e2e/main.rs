@@ -13,22 +13,14 @@ mod simulate;
 mod storm;
 
 use std::process::ExitCode;
-use std::sync::{Arc, Mutex};
 
-use holdfast_e2e::server::{self, Server};
+use holdfast_e2e::shared;
 use holdfast_e2e::suite::{self, Test};
 use holdfast_e2e::tests;
 use libtest_mimic::Arguments;
 
 /// Tests wait most of the time.
 const THREADS: usize = 12;
-
-/// Shared by all tests, which only ask it.
-static SERVER: Mutex<Option<Arc<Server>>> = Mutex::new(None);
-
-fn server() -> Arc<Server> {
-    SERVER.lock().expect("not poisoned").clone().expect("it was started before the tests")
-}
 
 fn main() -> ExitCode {
     // The long ones first, so that none of them is left alone at the end.
@@ -77,22 +69,5 @@ fn main() -> ExitCode {
     tests.extend(of_the_api.map(|test| test.not_native(messages)));
     let long = tests![requests::a_grant_that_came_to_nothing_expires];
     tests.extend(long.into_iter().map(Test::long));
-    suite::run(Arguments::from_args(), THREADS, &tests, start, stop)
-}
-
-fn start() -> Result<Arc<Server>, String> {
-    let server = Arc::new(Server::start("e2e")?);
-    *SERVER.lock().expect("not poisoned") = Some(server.clone());
-    Ok(server)
-}
-
-/// In this order: nothing on the cluster shall wait for a webhook that is not there.
-fn stop(mut server: Arc<Server>) -> Result<(), String> {
-    *SERVER.lock().expect("not poisoned") = None;
-    let uninstalled = server::uninstall();
-    let server = Arc::get_mut(&mut server).ok_or("a test still uses the server")?;
-    server.terminate();
-    let status = server.wait();
-    uninstalled?;
-    if status.success() { Ok(()) } else { Err(format!("holdfast serve: {status}")) }
+    suite::run(Arguments::from_args(), THREADS, &tests, || shared::start("e2e"), shared::stop)
 }

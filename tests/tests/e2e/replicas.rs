@@ -6,7 +6,7 @@ use holdfast_e2e::pod::Pod;
 use holdfast_e2e::world::{World, grants};
 use serde_json::{Value, json};
 
-use crate::server;
+use holdfast_e2e::shared::server;
 
 fn workload(min_available: usize) -> Value {
     json!({"minAvailable": min_available, "budgetScope": "Workload"})

@@ -8,7 +8,7 @@ use holdfast_e2e::wait::until;
 use holdfast_e2e::world::{World, grants};
 use serde_json::{Value, json};
 
-use crate::server;
+use holdfast_e2e::shared::server;
 
 fn workload(min_available: usize) -> Value {
     json!({"minAvailable": min_available, "budgetScope": "Workload"})

@@ -5,7 +5,7 @@ use holdfast_e2e::unavailable::counts;
 use holdfast_e2e::world::{World, is_condition};
 use serde_json::{Value, json};
 
-use crate::server;
+use holdfast_e2e::shared::server;
 
 pub fn both_thresholds_hold() {
     let world = World::new("both");

@@ -14,22 +14,14 @@ mod targets;
 mod workload;
 
 use std::process::ExitCode;
-use std::sync::{Arc, Mutex};
 
-use holdfast_e2e::server::{self, Server};
 use holdfast_e2e::suite::{self, Test};
 use holdfast_e2e::tests;
+use holdfast_e2e::{server, shared};
 use libtest_mimic::Arguments;
 
 /// Tests wait most of the time.
 const THREADS: usize = 10;
-
-/// Shared by all tests, which only ask it.
-static SERVER: Mutex<Option<Arc<Server>>> = Mutex::new(None);
-
-fn server() -> Arc<Server> {
-    SERVER.lock().expect("not poisoned").clone().expect("it was started before the tests")
-}
 
 fn main() -> ExitCode {
     // The long ones first, so that none of them is left alone at the end.
@@ -80,25 +72,9 @@ fn main() -> ExitCode {
             .map(Test::without_nodes),
     );
     let args = Arguments::from_args();
-    let first = suite::run(args.clone(), THREADS, &together, start, stop);
+    let first =
+        suite::run(args.clone(), THREADS, &together, || shared::start("unavailable"), shared::stop);
     let clean = || server::uninstall().map(drop);
     let second = suite::run(args, 1, &alone, clean, |()| clean());
     if first == ExitCode::SUCCESS { second } else { first }
-}
-
-fn start() -> Result<Arc<Server>, String> {
-    let server = Arc::new(Server::start("unavailable")?);
-    *SERVER.lock().expect("not poisoned") = Some(server.clone());
-    Ok(server)
-}
-
-/// In this order: nothing on the cluster shall wait for a webhook that is not there.
-fn stop(mut server: Arc<Server>) -> Result<(), String> {
-    *SERVER.lock().expect("not poisoned") = None;
-    let uninstalled = server::uninstall();
-    let server = Arc::get_mut(&mut server).ok_or("a test still uses the server")?;
-    server.terminate();
-    let status = server.wait();
-    uninstalled?;
-    if status.success() { Ok(()) } else { Err(format!("holdfast serve: {status}")) }
 }

@@ -6,8 +6,8 @@ use holdfast_e2e::wait::until;
 use holdfast_e2e::world::World;
 use serde_json::{Value, json};
 
-use crate::server;
 use crate::workload;
+use holdfast_e2e::shared::server;
 
 pub fn a_namespace_is_deleted() {
     let world = World::new("namespace");
