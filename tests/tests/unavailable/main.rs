@@ -33,6 +33,7 @@ fn main() -> ExitCode {
     ];
     let mut together: Vec<Test> = of_lws.into_iter().map(Test::with_lws).collect();
     together.extend(tests![
+        targets::a_clone_set_without_kruise,
         defects::a_drain_waits_and_finishes,
         defects::a_pod_of_a_stateful_set_that_came_back_needs_a_grant_of_its_own,
         system::a_namespace_is_deleted,

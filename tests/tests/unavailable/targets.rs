@@ -3,6 +3,7 @@
 use holdfast_e2e::lws::{SIZE, Set};
 use holdfast_e2e::pod::Pod;
 use holdfast_e2e::unavailable::counts;
+use holdfast_e2e::wait::until;
 use holdfast_e2e::world::World;
 use serde_json::json;
 
@@ -49,4 +50,78 @@ pub fn a_leader_worker_set() {
     world.wait_counts("serve", [1, 2, 1, 2]);
     world.delete("serve-1").assert_passed();
     set.wait_healthy(2);
+}
+
+/// Kruise itself is not there, and its definition here has no `/scale`: what the object says is read.
+pub fn a_clone_set_without_kruise() {
+    let world = World::new("clone-set");
+    let _definition = Definition::new(&world);
+    let node = world.node("n");
+    let api = "apps.kruise.io/v1alpha1";
+    let set = json!({
+        "apiVersion": api,
+        "kind": "CloneSet",
+        "metadata": {"name": "web"},
+        "spec": {"replicas": 3},
+    });
+    let path = world.path(&format!("apis/{api}"), "clonesets", "");
+    // Served a moment after it is defined.
+    let set = until("the CloneSet is created", || {
+        let answer = world.admin.post(&path, &set);
+        if answer.is_success() { Ok(answer.body) } else { Err(answer.message().to_owned()) }
+    });
+    for i in 0..2 {
+        world.pod(&Pod::new(format!("web-{i}")).on(&node));
+        let owner = json!({
+            "apiVersion": api,
+            "kind": "CloneSet",
+            "name": "web",
+            "uid": set["metadata"]["uid"],
+            "controller": true,
+        });
+        let owned = json!({"metadata": {"ownerReferences": [owner]}});
+        let pod = world.path("api/v1", "pods", &format!("web-{i}"));
+        let _ = world.admin.patch(&pod, &owned).ok();
+        world.wait_ready(&format!("web-{i}"));
+    }
+    let target = json!({"apiVersion": api, "kind": "CloneSet", "name": "web"});
+    world.guard("web", json!({"maxUnavailable": 1, "targetRef": target}));
+    world.wait_counts("web", [0, 2, 2, 3]);
+    world.delete("web-0").assert_refused(&["web needs 2 available pods and has 2"]);
+}
+
+/// Of `CloneSets`, for as long as a test needs it.
+struct Definition<'a>(&'a World);
+
+const DEFINITIONS: &str = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
+const CLONE_SETS: &str = "clonesets.apps.kruise.io";
+
+impl<'a> Definition<'a> {
+    fn new(world: &'a World) -> Self {
+        let schema = json!({"type": "object", "x-kubernetes-preserve-unknown-fields": true});
+        let definition = json!({
+            "apiVersion": "apiextensions.k8s.io/v1",
+            "kind": "CustomResourceDefinition",
+            "metadata": {"name": CLONE_SETS},
+            "spec": {
+                "group": "apps.kruise.io",
+                "scope": "Namespaced",
+                "names": {"kind": "CloneSet", "plural": "clonesets"},
+                "versions": [{
+                    "name": "v1alpha1",
+                    "served": true,
+                    "storage": true,
+                    "schema": {"openAPIV3Schema": schema},
+                }],
+            },
+        });
+        let _ = world.admin.post(DEFINITIONS, &definition).ok();
+        Self(world)
+    }
+}
+
+impl Drop for Definition<'_> {
+    fn drop(&mut self) {
+        let _ = self.0.admin.delete(&format!("{DEFINITIONS}/{CLONE_SETS}"));
+    }
 }
