@@ -271,6 +271,19 @@ pub struct Event {
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Regarding {
-    Budget { key: BudgetKey, uid: String },
-    Pod { key: ObjectKey, uid: String },
+    Budget {
+        key: BudgetKey,
+        uid: String,
+    },
+    Pod {
+        key: ObjectKey,
+        uid: String,
+    },
+    /// A workload, or a `PodGroup`.
+    Object {
+        api_version: String,
+        kind: String,
+        key: ObjectKey,
+        uid: String,
+    },
 }

@@ -48,6 +48,7 @@ macro_rules! described {
     };
 }
 
+pub mod gang;
 pub mod invariant;
 pub mod io;
 pub mod lease;

@@ -135,8 +135,8 @@ fn key(event: &Event) -> Key {
 }
 
 struct Target<'a> {
-    api_version: &'static str,
-    kind: &'static str,
+    api_version: &'a str,
+    kind: &'a str,
     namespace: &'a str,
     name: &'a str,
     uid: &'a str,
@@ -152,6 +152,9 @@ fn target(regarding: &Regarding) -> Target<'_> {
             (api_version, kind, &key.object, uid)
         }
         Regarding::Pod { key, uid } => ("v1", "Pod", key, uid),
+        Regarding::Object { api_version, kind, key, uid } => {
+            (api_version.as_str(), kind.as_str(), key, uid)
+        }
     };
     Target { api_version, kind, namespace: &key.namespace, name: &key.name, uid }
 }
