@@ -14,14 +14,17 @@ use std::{
 use anyhow::{Context as _, Result, bail};
 use sha2::{Digest as _, Sha256};
 
-use super::{progress, workspace};
+use super::{
+    operator::{self, Operator},
+    progress, workspace,
+};
 
 /// The directory of the programs. Builds them if this checkout's are not in the cache, which takes
 /// minutes; whoever asks at the same time waits.
 pub fn programs() -> Result<PathBuf> {
     let sources = workspace().join("localkube");
     let recipe = [LDFLAGS].into_iter().chain(CONTROL_PLANE).chain(KWOK_STAGES);
-    let name = hash(&sources, &["", "kwok", "lws"], recipe.chain([LWS_MANIFESTS]))?;
+    let name = hash(&sources, &["", "kwok", "lws"], recipe.chain(["lws.yaml"]))?;
     Ok(cached(&name, |target| build(&sources, target))?.join("bin"))
 }
 
@@ -40,6 +43,21 @@ pub fn descheduler() -> Result<PathBuf> {
         })
     })?;
     Ok(built.join(DESCHEDULER))
+}
+
+/// The directory of `JobSet`'s program, as [`programs`], whose kubectl renders its manifests. Apart for
+/// the same reasons.
+pub fn jobset(programs: &Path) -> Result<PathBuf> {
+    let sources = workspace().join("localkube/jobset");
+    let name = format!("jobset-{}", hash(&sources, &[""], [LDFLAGS])?);
+    let built = cached(&name, |target| {
+        need_go()?;
+        progress::step("download the modules of JobSet", || download(&sources))?;
+        progress::step("build JobSet (about 2 minutes on 2 cores)", || {
+            build_operator(&operator::JOBSET, &sources, &target.join("bin"), programs)
+        })
+    })?;
+    Ok(built.join("bin"))
 }
 
 /// A directory of the cache, filled by `build` if it is not there.
@@ -80,9 +98,9 @@ pub fn stages(programs: &Path) -> Result<Vec<PathBuf>> {
     Ok(stages)
 }
 
-/// `LeaderWorkerSet`'s manifests as its module gives them to a cluster, rendered by the build.
-pub fn lws_manifests(programs: &Path) -> PathBuf {
-    programs.with_file_name(LWS_MANIFESTS)
+/// An operator's manifests as its module gives them to a cluster, rendered by the build.
+pub fn manifests(programs: &Path, of: &Operator) -> PathBuf {
+    programs.with_file_name(format!("{}.yaml", of.name))
 }
 
 /// Kubernetes' programs tell their version and choose their feature gates by these.
@@ -97,9 +115,6 @@ const CONTROL_PLANE: [&str; 5] =
 
 /// Beside the directory of the programs.
 const STAGES: &str = "stages";
-
-/// Beside the directory of the programs too.
-const LWS_MANIFESTS: &str = "lws.yaml";
 
 const DESCHEDULER: &str = "descheduler";
 
@@ -134,9 +149,15 @@ fn build(sources: &Path, target: &Path) -> Result<()> {
     })?;
     copy_stages(&kwok, &target.join(STAGES))?;
     progress::step("build LeaderWorkerSet (about 2 minutes on 2 cores)", || {
-        go_build(&lws, "sigs.k8s.io/lws/cmd", &programs.join("lws"))
-    })?;
-    render_lws(&lws, &programs.join("kubectl"), &target.join(LWS_MANIFESTS))
+        build_operator(&operator::LWS, &lws, &programs, &programs)
+    })
+}
+
+/// Into this directory, and its manifests beside it. kubectl is another one's.
+fn build_operator(of: &Operator, module: &Path, programs: &Path, kubectl: &Path) -> Result<()> {
+    fs::create_dir_all(programs).with_context(|| format!("create {}", programs.display()))?;
+    go_build(module, of.package, &programs.join(of.name))?;
+    render(of, module, &kubectl.join("kubectl"), &manifests(programs, of))
 }
 
 fn need_go() -> Result<()> {
@@ -196,8 +217,8 @@ fn module_dir(module: &Path, dependency: &str) -> Result<PathBuf> {
     Ok(PathBuf::from(String::from_utf8(output.stdout)?.trim()))
 }
 
-fn render_lws(lws: &Path, kubectl: &Path, target: &Path) -> Result<()> {
-    let config = module_dir(lws, "sigs.k8s.io/lws")?.join("config/default");
+fn render(of: &Operator, module: &Path, kubectl: &Path, target: &Path) -> Result<()> {
+    let config = module_dir(module, of.module)?.join("config/default");
     let output = Command::new(kubectl)
         .arg("kustomize")
         .arg(&config)

@@ -38,6 +38,9 @@ impl Localkube {
         if options.descheduler {
             build::descheduler()?;
         }
+        if options.jobset {
+            build::jobset(&programs)?;
+        }
         let _lock = state::lock(dir)?;
         if let Some(state) = State::load(dir)? {
             if state.is_running() {

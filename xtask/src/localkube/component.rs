@@ -1,11 +1,13 @@
 //! The programs of the control plane and their flags.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 
 use super::{
     identity::{self, Identity},
+    operator::Operator,
+    options::Options,
     pki::{FRONT_PROXY_CLIENT, Pki},
     probe::{Probe, Scheme},
 };
@@ -15,6 +17,9 @@ use super::{
 pub struct Component {
     /// The program's name too.
     pub name: String,
+    /// Where the program is, unless it is with the others.
+    #[serde(default)]
+    pub programs: Option<PathBuf>,
     pub args: Vec<String>,
     pub probe: Probe,
 }
@@ -33,16 +38,15 @@ pub fn etcd(dir: &Path, port: u16, peer_port: u16) -> Component {
         // The data need not survive a crash of the machine.
         ("unsafe-no-fsync", "true"),
     ]);
-    Component { name: "etcd".to_owned(), args, probe: http(port, "/health") }
+    component("etcd", args, http(port, "/health"))
 }
 
-/// `more` are flags that come last and so overrule the others.
 pub fn kube_apiserver(
     dir: &Path,
     pki: &Pki,
     port: u16,
     etcd_port: u16,
-    more: &[String],
+    options: &Options,
 ) -> Component {
     let mut args = flags([
         ("etcd-servers", &format!("http://127.0.0.1:{etcd_port}")),
@@ -64,15 +68,18 @@ pub fn kube_apiserver(
         ("requestheader-extra-headers-prefix", "X-Remote-Extra-"),
         ("proxy-client-cert-file", &text(&pki.cert(FRONT_PROXY_CLIENT))),
         ("proxy-client-key-file", &text(&pki.key(FRONT_PROXY_CLIENT))),
-        ("feature-gates", FEATURE_GATES),
-        ("runtime-config", "scheduling.k8s.io/v1beta1=true"),
+        ("feature-gates", feature_gates(options)),
     ]);
+    if !options.without_pod_groups {
+        args.extend(flags([("runtime-config", "scheduling.k8s.io/v1beta1=true")]));
+    }
     args.extend(serving(pki, port));
-    args.extend(more.iter().cloned());
-    Component { name: "kube-apiserver".to_owned(), args, probe: https(port, "/readyz") }
+    // Last, so that they overrule the others.
+    args.extend(options.apiserver_flags.iter().cloned());
+    component("kube-apiserver", args, https(port, "/readyz"))
 }
 
-pub fn kube_controller_manager(dir: &Path, pki: &Pki, port: u16) -> Component {
+pub fn kube_controller_manager(dir: &Path, pki: &Pki, port: u16, options: &Options) -> Component {
     let mut args = flags([
         ("kubeconfig", &text(&Identity::KubeControllerManager.kubeconfig(dir))),
         ("leader-elect", "false"),
@@ -83,20 +90,20 @@ pub fn kube_controller_manager(dir: &Path, pki: &Pki, port: u16) -> Component {
         // Tests should not wait for a rate limit on the client's side.
         ("kube-api-qps", "200"),
         ("kube-api-burst", "400"),
-        ("feature-gates", FEATURE_GATES),
+        ("feature-gates", feature_gates(options)),
     ]);
     args.extend(serving(pki, port));
-    Component { name: "kube-controller-manager".to_owned(), args, probe: https(port, "/healthz") }
+    component("kube-controller-manager", args, https(port, "/healthz"))
 }
 
-pub fn kube_scheduler(dir: &Path, pki: &Pki, port: u16) -> Component {
+pub fn kube_scheduler(dir: &Path, pki: &Pki, port: u16, options: &Options) -> Component {
     let mut args = flags([
         ("kubeconfig", &text(&Identity::KubeScheduler.kubeconfig(dir))),
         ("leader-elect", "false"),
-        ("feature-gates", FEATURE_GATES),
+        ("feature-gates", feature_gates(options)),
     ]);
     args.extend(serving(pki, port));
-    Component { name: "kube-scheduler".to_owned(), args, probe: https(port, "/readyz") }
+    component("kube-scheduler", args, https(port, "/readyz"))
 }
 
 /// Plays the kubelets of all nodes. `stages` are the files which tell it how nodes and pods fare.
@@ -111,23 +118,32 @@ pub fn kwok<'a>(dir: &Path, stages: impl Iterator<Item = &'a Path>, port: u16) -
         ("node-lease-duration-seconds", "40"),
     ]);
     args.extend(stages.map(|stage| format!("--config={}", stage.display())));
-    Component { name: "kwok".to_owned(), args, probe: http(port, "/readyz") }
+    component("kwok", args, http(port, "/readyz"))
 }
 
 /// Ready when it answers the last webhook that it sets up, which is after its controllers.
-pub fn lws(dir: &Path, config: &Path, webhook_port: u16) -> Component {
+pub fn operator(
+    of: &Operator,
+    programs: PathBuf,
+    dir: &Path,
+    config: &Path,
+    webhook_port: u16,
+) -> Component {
     let args = flags([
-        ("kubeconfig", &text(&Identity::Lws.kubeconfig(dir))),
+        ("kubeconfig", &text(&of.identity.kubeconfig(dir))),
         ("config", &text(config)),
         // Both listen on every interface and on fixed ports otherwise.
         ("metrics-bind-address", "0"),
         ("health-probe-bind-address", "0"),
     ]);
-    Component { name: "lws".to_owned(), args, probe: https(webhook_port, "/validate--v1-pod") }
+    let probe = https(webhook_port, "/validate--v1-pod");
+    Component { name: of.name.to_owned(), programs: Some(programs), args, probe }
 }
 
 /// `PodGroup`s and gang scheduling are off by default in this version.
-const FEATURE_GATES: &str = "GenericWorkload=true";
+fn feature_gates(options: &Options) -> &'static str {
+    if options.without_pod_groups { "GenericWorkload=false" } else { "GenericWorkload=true" }
+}
 
 fn serving(pki: &Pki, port: u16) -> Vec<String> {
     flags([
@@ -136,6 +152,10 @@ fn serving(pki: &Pki, port: u16) -> Vec<String> {
         ("tls-cert-file", &text(&pki.cert("serving"))),
         ("tls-private-key-file", &text(&pki.key("serving"))),
     ])
+}
+
+fn component(name: &str, args: Vec<String>, probe: Probe) -> Component {
+    Component { name: name.to_owned(), programs: None, args, probe }
 }
 
 fn http(port: u16, path: &str) -> Probe {

@@ -22,6 +22,8 @@ pub enum Identity {
     Kwok,
     /// `LeaderWorkerSet`'s controller, as the service account that its manifests give rights to.
     Lws,
+    /// `JobSet`'s controller, likewise.
+    JobSet,
     /// Holdfast, with no more rights than it takes to install itself.
     Holdfast,
     /// A platform engineer who drains nodes.
@@ -47,6 +49,7 @@ impl Identity {
             Self::KubeScheduler => "kube-scheduler",
             Self::Kwok => "kwok",
             Self::Lws => "lws",
+            Self::JobSet => "jobset",
             Self::Holdfast => "holdfast",
             Self::Drainer => "drainer",
             Self::Descheduler => "descheduler",
@@ -59,6 +62,7 @@ impl Identity {
             Self::KubeControllerManager => "system:kube-controller-manager",
             Self::KubeScheduler => "system:kube-scheduler",
             Self::Lws => "system:serviceaccount:lws-system:lws-controller-manager",
+            Self::JobSet => "system:serviceaccount:jobset-system:jobset-controller-manager",
             other => other.name(),
         }
     }
@@ -72,18 +76,20 @@ impl Identity {
             // group come from the node authorizer, which localkube does not use.)
             Self::Kwok => Some("system:nodes"),
             Self::Lws => Some("system:serviceaccounts,system:serviceaccounts:lws-system"),
+            Self::JobSet => Some("system:serviceaccounts,system:serviceaccounts:jobset-system"),
             _ => None,
         }
     }
 }
 
-const ALL: [Identity; 9] = [
+const ALL: [Identity; 10] = [
     Identity::Bootstrap,
     Identity::Admin,
     Identity::KubeControllerManager,
     Identity::KubeScheduler,
     Identity::Kwok,
     Identity::Lws,
+    Identity::JobSet,
     Identity::Holdfast,
     Identity::Drainer,
     Identity::Descheduler,

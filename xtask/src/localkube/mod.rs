@@ -26,7 +26,7 @@ mod build;
 mod cluster;
 mod component;
 mod identity;
-mod lws;
+mod operator;
 mod options;
 mod parts;
 mod pki;

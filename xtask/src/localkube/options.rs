@@ -6,14 +6,23 @@ use serde::{Deserialize, Serialize};
 
 /// On record with the control plane, so that nobody takes one for another.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, clap::Args)]
+#[expect(clippy::struct_excessive_bools, reason = "each is a flag of the command line")]
 pub struct Options {
     /// Run LWS too, whose replicas are groups of a leader and its workers
     #[arg(long)]
     pub lws: bool,
+    /// Run the controller of job sets too, whose replicas are Jobs
+    #[arg(long)]
+    #[serde(default)]
+    pub jobset: bool,
     /// Put the descheduler into the directory, for tests to run
     #[arg(long)]
     #[serde(default)]
     pub descheduler: bool,
+    /// Serve no pod groups and schedule no gangs, as most clusters do
+    #[arg(long)]
+    #[serde(default)]
+    pub without_pod_groups: bool,
     /// A flag for kube-apiserver, which overrules localkube's own; may be given several times
     #[arg(long = "apiserver-flag", value_name = "--NAME=VALUE", allow_hyphen_values = true)]
     pub apiserver_flags: Vec<String>,
@@ -21,7 +30,12 @@ pub struct Options {
 
 impl fmt::Display for Options {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let given = [(self.lws, "--lws"), (self.descheduler, "--descheduler")];
+        let given = [
+            (self.lws, "--lws"),
+            (self.jobset, "--jobset"),
+            (self.descheduler, "--descheduler"),
+            (self.without_pod_groups, "--without-pod-groups"),
+        ];
         let given = given.into_iter().filter(|(is_given, _)| *is_given);
         let given = given.map(|(_, option)| option.to_owned());
         let flags = self.apiserver_flags.iter().map(|flag| format!("--apiserver-flag={flag}"));

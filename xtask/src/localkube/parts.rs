@@ -26,7 +26,9 @@ impl Localkube {
     pub fn start_controllers(&self, name: &str, controllers: &str) -> Result<Process> {
         let pki = Pki::open(&self.dir);
         let port = Reserved::any()?;
-        let mut component = component::kube_controller_manager(&self.dir, &pki, port.port()?);
+        let state = State::load(&self.dir)?.context("a control plane that runs has a state")?;
+        let mut component =
+            component::kube_controller_manager(&self.dir, &pki, port.port()?, &state.options);
         component.args.push(format!("--controllers={controllers}"));
         port.release();
         let log = self.dir.join("logs").join(format!("{name}.log"));

@@ -15,7 +15,7 @@ use super::{
     build,
     component::{self, Component},
     identity::{self, Identity},
-    lws::{self, Lws},
+    operator::{self, Operator},
     pki::Pki,
     ports::Reserved,
     probe::{Probe, Prober},
@@ -35,8 +35,8 @@ pub fn start(dir: &Path, state: &mut State) -> Result<()> {
         let (program, link) = (build::descheduler()?, dir.join("descheduler"));
         symlink(&program, &link).with_context(|| format!("link {}", link.display()))?;
     }
-    let ports: [Reserved; 7] = reserve()?;
-    let [etcd, etcd_peer, apiserver, controllers, scheduler, kwok, lws] = ports;
+    let ports: [Reserved; 8] = reserve()?;
+    let [etcd, etcd_peer, apiserver, controllers, scheduler, kwok, lws, jobset] = ports;
     let options = state.options.clone();
 
     let pki = Pki::create(dir)?;
@@ -49,14 +49,13 @@ pub fn start(dir: &Path, state: &mut State) -> Result<()> {
     let running = starter.spawn(&component, [etcd, etcd_peer])?;
     starter.await_ready(&running)?;
 
-    let (port, more) = (apiserver.port()?, &options.apiserver_flags);
-    let component = component::kube_apiserver(dir, &pki, port, etcd_port, more);
+    let component = component::kube_apiserver(dir, &pki, apiserver.port()?, etcd_port, &options);
     let running = starter.spawn(&component, [apiserver])?;
     starter.await_ready(&running)?;
 
-    let component = component::kube_controller_manager(dir, &pki, controllers.port()?);
+    let component = component::kube_controller_manager(dir, &pki, controllers.port()?, &options);
     let controllers = starter.spawn(&component, [controllers])?;
-    let component = component::kube_scheduler(dir, &pki, scheduler.port()?);
+    let component = component::kube_scheduler(dir, &pki, scheduler.port()?, &options);
     let scheduler = starter.spawn(&component, [scheduler])?;
 
     starter.kubectl(&["apply", "--server-side", "-f", &rbac().display().to_string()])?;
@@ -70,7 +69,12 @@ pub fn start(dir: &Path, state: &mut State) -> Result<()> {
     starter.kubectl(&["wait", "--for=create", "serviceaccount/default", "--timeout=30s"])?;
 
     if options.lws {
-        starter.lws(&pki, lws)?;
+        let programs = starter.state.programs.clone();
+        starter.operator(&operator::LWS, programs, &pki, lws)?;
+    }
+    if options.jobset {
+        let programs = build::jobset(&starter.state.programs)?;
+        starter.operator(&operator::JOBSET, programs, &pki, jobset)?;
     }
 
     starter.state.ready = true;
@@ -126,7 +130,8 @@ impl Starter<'_> {
     /// Not on record yet.
     fn launch(&self, component: &Component) -> Result<Running> {
         let name = &component.name;
-        let (program, home) = (self.state.programs.join(name), self.dir.join("home"));
+        let programs = component.programs.as_ref().unwrap_or(&self.state.programs);
+        let (program, home) = (programs.join(name), self.dir.join("home"));
         let log = self.log(name);
         let process = Process::spawn(name, &program, &component.args, &home, &log)?;
         Ok(Running { process, probe: component.probe.clone(), log })
@@ -136,13 +141,19 @@ impl Starter<'_> {
         self.dir.join("logs").join(format!("{name}.log"))
     }
 
-    fn lws(&mut self, pki: &Pki, port: Reserved) -> Result<()> {
-        let manifests = build::lws_manifests(&self.state.programs);
-        let lws = Lws::create(self.dir, &manifests, pki, port.port()?)?;
-        let kustomization = lws.kustomization.display().to_string();
+    fn operator(
+        &mut self,
+        of: &Operator,
+        programs: PathBuf,
+        pki: &Pki,
+        port: Reserved,
+    ) -> Result<()> {
+        let manifests = build::manifests(&programs, of);
+        let files = of.create(self.dir, &manifests, pki, port.port()?)?;
+        let kustomization = files.kustomization.display().to_string();
         self.kubectl(&["apply", "--server-side", "-k", &kustomization])?;
-        self.kubectl_soon(&["wait", "--for=condition=Established", lws::CRD, "--timeout=30s"])?;
-        let component = component::lws(self.dir, &lws.config, port.port()?);
+        self.kubectl_soon(&["wait", "--for=condition=Established", of.crd, "--timeout=30s"])?;
+        let component = component::operator(of, programs, self.dir, &files.config, port.port()?);
         let running = self.spawn(&component, [port])?;
         self.await_ready(&running)
     }
