@@ -16,8 +16,17 @@
 //!
 //! Budgets know nothing of this: they read the `PodGroups` like everybody's.
 
+mod choose;
+mod gangs;
+mod memory;
 mod model;
+mod name;
 mod order;
+mod place;
+mod plan;
+mod room;
+mod slot;
+mod world;
 
 pub use crate::model::GroupApi;
 pub use model::{
@@ -26,6 +35,7 @@ pub use model::{
     TaintEffect, Test, Toleration, TolerationTest,
 };
 pub use order::{Action, NewGroup, NewWorkload, Placement, Plan, Template};
+pub use world::{Settings, World};
 
 /// On a workload or its namespace: `"true"` asks for pod groups.
 pub const ASKS: &str = "holdfast.dev/pod-groups";
@@ -53,3 +63,6 @@ pub const GANG_IMPOSSIBLE: &str = "GangImpossible";
 
 /// Of a `PodGroup` of shape Holdfast.
 pub const SCHEDULED: &str = "PodGroupScheduled";
+
+/// Of shape Holdfast.
+pub const GROUP_API_VERSION: &str = "scheduling.holdfast.dev/v1alpha1";

@@ -39,6 +39,7 @@ pub enum Kind {
 pub type Resources = BTreeMap<String, i64>;
 
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[expect(clippy::struct_excessive_bools, reason = "each is a fact of its own")]
 pub struct Pod {
     /// The name is empty in an admission request if the API server has yet to make one up.
     pub key: ObjectKey,

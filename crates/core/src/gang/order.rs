@@ -2,7 +2,7 @@
 
 use super::{Policy, Priority};
 use crate::io::Event;
-use crate::model::{Condition, ControllerRef, ObjectKey, Timestamp};
+use crate::model::{Condition, ControllerRef, ObjectKey, TemplateRef, Timestamp};
 
 /// Where a pod that is about to be created belongs.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -63,7 +63,7 @@ pub enum Action {
     /// Its slot has another by now, or is no more.
     Delete { group: ObjectKey, uid: String },
     /// Its `gang.minCount`, and that of its Workload's template.
-    Resize { group: ObjectKey, uid: String, min_count: i64, template: Option<(String, String)> },
+    Resize { group: ObjectKey, uid: String, min_count: i64, template: Option<TemplateRef> },
     /// Pods name it, it is ours, and it is gone.
     Remake(Box<NewGroup>),
 }

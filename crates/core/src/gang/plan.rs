@@ -1,0 +1,179 @@
+//! What is to be done about groups, in either shape: exactly one that lives for each slot, of the right size.
+
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+use super::slot::Slot;
+use super::world::slot_of;
+use super::{Action, GANG_IMPOSSIBLE, Group, GroupApi, Owner, OwnerSpec, Plan, Pod, World};
+use crate::io::{Event, Regarding};
+use crate::model::{Condition, ConditionStatus, GroupPolicy, Timestamp};
+
+/// A group is made before its first pod, which may not have been seen yet.
+const YOUNG: Duration = Duration::from_secs(10);
+
+impl World {
+    /// What the leader is to do, all of it. What has been begun and not yet seen to be done is in it again.
+    pub fn plan(&mut self, now: Timestamp) -> Plan {
+        let mut plan = Plan::default();
+        let owners: BTreeSet<&str> = self.owners.values().map(|owner| owner.uid.as_str()).collect();
+        let (groups, memory) = (&self.groups, &mut self.memory);
+        memory.retain(|key| groups.contains_key(key), |uid| owners.contains(uid));
+        self.keep_slots(now, &mut plan);
+        self.remake(&mut plan);
+        if self.settings.api == GroupApi::Holdfast {
+            self.keep_gangs(now, &mut plan);
+        }
+        plan
+    }
+
+    fn keep_slots(&mut self, now: Timestamp, plan: &mut Plan) {
+        let mut told = BTreeSet::new();
+        for group in self.groups.values().filter(|group| !group.object.terminating) {
+            let Some((owner, slot)) = self.workload(group) else { continue };
+            if self.is_superseded(group) || (slot.is_none() && !self.is_used(group)) {
+                // Its pods, if there are any, end with the slot.
+                if now.since(group.created) >= YOUNG {
+                    plan.actions.push(delete(group));
+                } else {
+                    plan.wake(group.created + YOUNG);
+                }
+                continue;
+            }
+            let Some(slot) = slot else { continue };
+            if let Some(min_count) = resized(group, &slot) {
+                let Group { object, .. } = group;
+                let template = object.template.clone();
+                let (group, uid) = (object.key.clone(), object.uid.clone());
+                plan.actions.push(Action::Resize { group, uid, min_count, template });
+            }
+            let Some(impossible) = &slot.impossible else { continue };
+            let message = impossible.message(owner);
+            let of_kubernetes = self.settings.api == GroupApi::Kubernetes;
+            if of_kubernetes
+                && let Some(condition) = is_news(group, &impossible.field, &message, now)
+            {
+                let (group, uid) = (group.object.key.clone(), group.object.uid.clone());
+                plan.actions.push(Action::Mark { group, uid, condition });
+            }
+            let fact = (owner.uid.clone(), impossible.field.clone());
+            if !self.memory.told.contains(&fact) && told.insert(fact) {
+                plan.events.push(Event {
+                    regarding: regarding(owner),
+                    warning: true,
+                    reason: GANG_IMPOSSIBLE,
+                    message,
+                });
+            }
+        }
+        self.memory.told.extend(told);
+    }
+
+    /// Groups of ours that somebody has deleted while pods wait for them.
+    fn remake(&self, plan: &mut Plan) {
+        for key in self.members.keys().filter(|key| !self.groups.contains_key(key)) {
+            let waiting = |pod: &&Pod| !pod.finished && !pod.terminating;
+            let made = self.members(key).find(waiting).and_then(|pod| self.remade(pod));
+            plan.actions.extend(made.map(|group| Action::Remake(Box::new(group))));
+        }
+    }
+
+    /// The workload that it was made for, and its slot as it is now.
+    pub(super) fn workload<'a>(
+        &'a self,
+        group: &'a Group,
+    ) -> Option<(&'a Owner, Option<Slot<'a>>)> {
+        let slot = group.slot.as_ref()?;
+        let controller = group.object.controller.as_ref()?;
+        let owner = self.owner(&group.object.key.namespace, controller)?;
+        Some((owner, self.slot_now(owner, slot)))
+    }
+
+    /// Whether another group of its slot is the one that lives.
+    fn is_superseded(&self, group: &Group) -> bool {
+        let groups = slot_of(group).and_then(|slot| self.slots.get(&slot));
+        let others = groups.into_iter().flatten().filter_map(|key| self.groups.get(key));
+        let living = others.filter(|other| !other.object.terminating);
+        let best = living.max_by_key(|group| {
+            (
+                self.has_lasting(group),
+                group.created,
+                group.object.version.to_string(),
+                &group.object.key,
+            )
+        });
+        best.is_some_and(|best| best.object.key != group.object.key)
+    }
+
+    /// Whether pods are in it that are not on their way out.
+    fn has_lasting(&self, group: &Group) -> bool {
+        self.members(&group.object.key).any(|pod| !pod.finished && !pod.terminating)
+    }
+
+    fn is_used(&self, group: &Group) -> bool {
+        self.members(&group.object.key).any(|pod| !pod.finished)
+    }
+}
+
+impl Plan {
+    pub(super) fn wake(&mut self, at: Timestamp) {
+        self.wake = Some(self.wake.map_or(at, |wake| wake.min(at)));
+    }
+}
+
+/// The minCount that it should have and has not. The pods of a `LeaderWorkerSet` say how many they are
+/// themselves, and a rollout may change that from group to group.
+fn resized(group: &Group, slot: &Slot<'_>) -> Option<i64> {
+    let is_lws = matches!(slot.owner.spec, OwnerSpec::LeaderWorkerSet { .. });
+    match group.object.policy {
+        GroupPolicy::Gang { min_count } if !is_lws && min_count != slot.min_count => {
+            Some(slot.min_count)
+        }
+        _ => None,
+    }
+}
+
+/// The condition that is yet to be written.
+pub(super) fn is_news(
+    group: &Group,
+    field: &str,
+    message: &str,
+    now: Timestamp,
+) -> Option<Condition> {
+    let known = group.status.conditions.iter().find(|condition| condition.kind == GANG_IMPOSSIBLE);
+    if known.is_some_and(|known| known.message == message) {
+        return None;
+    }
+    Some(impossible(group, field, message, now))
+}
+
+fn impossible(group: &Group, field: &str, message: &str, now: Timestamp) -> Condition {
+    let last_part = field.rsplit(['.', '/']).next().unwrap_or(field).trim_end_matches(']');
+    let mut letters = last_part.chars().filter(char::is_ascii_alphanumeric);
+    // As reasons are written: `StartupPolicy`.
+    let reason = letters.next().map(|first| first.to_ascii_uppercase()).into_iter().chain(letters);
+    let known = group.status.conditions.iter().find(|condition| condition.kind == GANG_IMPOSSIBLE);
+    let since = known.filter(|known| known.status == ConditionStatus::True);
+    Condition {
+        kind: GANG_IMPOSSIBLE.to_owned(),
+        status: ConditionStatus::True,
+        reason: reason.collect(),
+        message: message.to_owned(),
+        observed_generation: group.generation,
+        last_transition: since.map_or(now.truncated(), |known| known.last_transition),
+    }
+}
+
+fn delete(group: &Group) -> Action {
+    Action::Delete { group: group.object.key.clone(), uid: group.object.uid.clone() }
+}
+
+fn regarding(owner: &Owner) -> Regarding {
+    let Owner { group_kind, api_version, key, uid, .. } = owner;
+    Regarding::Object {
+        api_version: format!("{}/{api_version}", group_kind.group),
+        kind: group_kind.kind.clone(),
+        key: key.clone(),
+        uid: uid.clone(),
+    }
+}
