@@ -121,7 +121,7 @@ fn owner(group_kind: &GroupKind, json: &[u8]) -> Result<model::Owner, DecodeErro
 }
 
 /// The path of a wrong field costs time to track, so it is looked for only when there is one.
-fn read<'a, T: Deserialize<'a>>(kind: &str, json: &'a [u8]) -> Result<T, DecodeError> {
+pub(crate) fn read<'a, T: Deserialize<'a>>(kind: &str, json: &'a [u8]) -> Result<T, DecodeError> {
     if let Ok(object) = serde_json::from_slice(json) {
         return Ok(object);
     }
@@ -136,7 +136,12 @@ fn read<'a, T: Deserialize<'a>>(kind: &str, json: &'a [u8]) -> Result<T, DecodeE
     Err(identify(json, kind.to_owned(), error.0, error.1))
 }
 
-fn identify(json: &[u8], kind: String, field: Option<String>, message: String) -> DecodeError {
+pub(crate) fn identify(
+    json: &[u8],
+    kind: String,
+    field: Option<String>,
+    message: String,
+) -> DecodeError {
     #[derive(Default, Deserialize)]
     struct Named {
         #[serde(default)]

@@ -16,7 +16,7 @@ use serde::Deserialize;
 use serde::de::IgnoredAny;
 
 use crate::lenient::{non_empty, null_default};
-use crate::meta::Meta;
+use crate::meta::{Meta, positive};
 
 #[derive(Clone, Debug, Deserialize)]
 pub struct PodGroup {
@@ -26,7 +26,18 @@ pub struct PodGroup {
 }
 
 impl PodGroup {
+    /// As budgets see it: a basic policy has the minCount that an annotation gives it.
     pub fn into_model(self, api: GroupApi) -> model::PodGroup {
+        let min_count = self.metadata.annotations.min_count.as_deref().and_then(positive);
+        let mut group = self.into_object(api);
+        if let (GroupPolicy::Basic, Some(min_count)) = (group.policy, min_count) {
+            group.policy = GroupPolicy::Gang { min_count };
+        }
+        group
+    }
+
+    /// As it stands.
+    pub(crate) fn into_object(self, api: GroupApi) -> model::PodGroup {
         let template = self.spec.template();
         model::PodGroup {
             api,

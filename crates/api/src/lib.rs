@@ -23,6 +23,7 @@ pub mod admission;
 pub mod budget;
 pub mod crd;
 pub mod decode;
+pub mod gang;
 pub mod group;
 pub mod meta;
 pub mod native;

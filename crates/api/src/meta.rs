@@ -7,6 +7,7 @@ use serde::de::{IgnoredAny, SeqAccess, Visitor};
 use serde::{Deserialize, Deserializer};
 
 use crate::lenient::null_default;
+use crate::time::Time;
 
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase")]
@@ -27,6 +28,10 @@ pub struct Meta {
     pub annotations: Annotations,
     #[serde(default, rename = "deletionTimestamp", deserialize_with = "is_set")]
     pub terminating: bool,
+    #[serde(default, rename = "creationTimestamp")]
+    pub created: Time,
+    #[serde(default, deserialize_with = "null_default")]
+    pub finalizers: Vec<String>,
     #[serde(default, rename = "ownerReferences", deserialize_with = "controller")]
     pub controller: Option<ControllerRef>,
 }
@@ -51,12 +56,35 @@ pub struct Annotations {
     /// On a budget: the minCount of groups with a `basic` policy.
     #[serde(rename = "holdfast.dev/basic-group-min-count")]
     pub basic_group_min_count: Option<String>,
+    /// On a workload or a namespace: `"true"` asks for pod groups.
+    #[serde(rename = "holdfast.dev/pod-groups")]
+    pub asks: Option<String>,
+    /// On a `PodGroup` that Holdfast has made: which of its workload's groups it is.
+    #[serde(rename = "holdfast.dev/slot")]
+    pub slot: Option<String>,
+    /// On a `PodGroup` with policy basic: the minCount that budgets go by.
+    #[serde(rename = "holdfast.dev/min-count")]
+    pub min_count: Option<String>,
     /// On a `StatefulSet`: how many pods make one replica.
     #[serde(rename = "holdfast.dev/group-size")]
     pub group_size: Option<String>,
     /// On a pod of a `LeaderWorkerSet`: how many pods make one group.
     #[serde(rename = "leaderworkerset.sigs.k8s.io/size")]
     pub lws_size: Option<String>,
+    /// On a worker of a `LeaderWorkerSet`: the pod that leads it.
+    #[serde(rename = "leaderworkerset.sigs.k8s.io/leader-name")]
+    pub lws_leader: Option<String>,
+    /// On a `LeaderWorkerSet` or a `JobSet`: workers are placed where their leader has been placed before.
+    #[serde(rename = "leaderworkerset.sigs.k8s.io/exclusive-topology")]
+    pub lws_exclusive: Option<String>,
+    #[serde(rename = "alpha.jobset.sigs.k8s.io/exclusive-topology")]
+    pub jobset_exclusive: Option<String>,
+    /// On a pod: its group in Volcano.
+    #[serde(rename = "scheduling.k8s.io/group-name")]
+    pub volcano_group: Option<String>,
+    /// On a static pod, which the API server only mirrors.
+    #[serde(rename = "kubernetes.io/config.mirror")]
+    pub mirror: Option<String>,
     /// On a `PodUnavailableBudget`: what it protects from, with commas.
     #[serde(rename = "kruise.io/pub-protect-operations")]
     pub protect_operations: Option<String>,

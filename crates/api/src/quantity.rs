@@ -6,6 +6,14 @@ pub(crate) fn same(a: &str, b: &str) -> bool {
     a == b || matches!((nanos(a), nanos(b)), (Some(a), Some(b)) if a == b)
 }
 
+/// Rounded up, as kube-scheduler counts. None if it is no quantity.
+pub(crate) fn thousandths(text: &str) -> Option<i64> {
+    let part = 1_000_000;
+    let nanos = nanos(text)?;
+    let rounded = nanos.div_euclid(part) + i128::from(nanos % part != 0);
+    Some(i64::try_from(rounded).unwrap_or(i64::MAX))
+}
+
 /// In billionths of the unit, the finest that Kubernetes knows.
 fn nanos(text: &str) -> Option<i128> {
     let end = text.rfind(|c: char| c.is_ascii_digit() || c == '.')? + 1;

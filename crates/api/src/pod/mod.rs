@@ -205,9 +205,9 @@ fn phase(text: &str) -> Phase {
     }
 }
 
-const LWS_NAME: &str = "leaderworkerset.sigs.k8s.io/name";
+pub(crate) const LWS_NAME: &str = "leaderworkerset.sigs.k8s.io/name";
 const LWS_GROUP_KEY: &str = "leaderworkerset.sigs.k8s.io/group-key";
-const LWS_GROUP_INDEX: &str = "leaderworkerset.sigs.k8s.io/group-index";
+pub(crate) const LWS_GROUP_INDEX: &str = "leaderworkerset.sigs.k8s.io/group-index";
 
 fn lws_member(labels: &BTreeMap<String, String>, annotations: &Annotations) -> Option<LwsMember> {
     Some(LwsMember {

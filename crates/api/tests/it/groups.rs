@@ -85,6 +85,25 @@ fn pod_groups_in_every_shape() {
     }
 }
 
+/// Budgets take the pods of such a group for a gang, even though nothing starts them as one.
+#[test]
+fn a_basic_group_can_say_what_its_min_count_would_be() {
+    let basic = json!({"basic": {}});
+    let gang = json!({"gang": {"minCount": 3}});
+    for (policy, annotation, expected) in [
+        (&basic, "8", GANG),
+        (&basic, "0", GroupPolicy::Basic),
+        (&basic, "many", GroupPolicy::Basic),
+        (&gang, "8", GroupPolicy::Gang { min_count: 3 }),
+    ] {
+        let json = json!({"metadata": {"name": "g", "annotations": {"holdfast.dev/min-count": annotation}},
+            "spec": {"schedulingPolicy": policy}});
+        let decoded = decode(&Kind::PodGroup(GroupApi::Kubernetes), json.to_string().as_bytes());
+        let Ok(Decoded::PodGroup(group)) = decoded else { panic!("{decoded:?}") };
+        assert_eq!(group.policy, expected, "{json}");
+    }
+}
+
 #[test]
 fn composite_parents_are_seen() {
     let group = group(&json!({

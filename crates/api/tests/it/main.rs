@@ -6,6 +6,8 @@ mod conversion;
 mod crd;
 mod draft_job;
 mod errors;
+mod gang_objects;
+mod gang_pods;
 mod groups;
 mod owners;
 mod pod_admission;
