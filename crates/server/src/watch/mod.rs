@@ -1,4 +1,4 @@
-//! One kind's objects, as the engine wants them: a complete list, then every change.
+//! One kind's objects, as whoever decides by them wants them: a complete list, then every change.
 //!
 //! ```text
 //!   find out what serves it --no--> NotServed, ask again later
@@ -10,6 +10,7 @@
 //! ```
 
 mod backoff;
+mod budgets;
 mod source;
 mod wire;
 
@@ -17,9 +18,8 @@ use std::collections::HashMap;
 use std::time::Duration;
 
 use futures_util::{AsyncBufRead, AsyncBufReadExt};
-use holdfast_api::decode::{Decoded, decode};
+use holdfast_api::decode::DecodeError;
 use holdfast_core::model::{ObjectKey, ResourceVersion};
-use holdfast_core::{Input, Kind};
 use http::StatusCode;
 use serde_json::value::RawValue;
 use tokio::sync::mpsc;
@@ -36,10 +36,10 @@ use wire::{ErrorStatus, Event, EventKind, Unread, object_of_change};
 /// Large enough to need few requests, small enough to hold one page in memory as text.
 const PAGE_SIZE: u32 = 500;
 
-/// How often to ask for a kind that is not served. Our own is asked for more often, because until it
-/// is there every eviction is denied.
+/// How often to ask for a kind that is not served. One that is needed is asked for more often, because
+/// until it is there every eviction is denied.
 const RECHECK: Duration = Duration::from_secs(30);
-const RECHECK_OWN: Duration = Duration::from_secs(1);
+const RECHECK_NEEDED: Duration = Duration::from_secs(1);
 
 /// The API server sends a bookmark every minute, so a longer silence is a dead connection.
 const SILENCE: Duration = Duration::from_secs(150);
@@ -53,12 +53,45 @@ const WATCH_SECONDS: u32 = 290;
 /// Remembered versions of objects that could not be read; beyond it a report may repeat.
 const UNDECODABLE_MAX: usize = 4096;
 
-pub struct Watcher {
+/// A kind to watch, and in which words to tell of it.
+pub trait Watched: Send + Sync + 'static {
+    type Told: Send + 'static;
+
+    fn source(&self) -> Source;
+
+    /// An object as it is now, or was when it was deleted, and its version.
+    fn read(
+        &self,
+        resource: &Resource,
+        json: &[u8],
+        deleted: bool,
+    ) -> Result<(ResourceVersion, Self::Told), DecodeError>;
+
+    fn list_began(&self) -> Self::Told;
+
+    fn list_ended(&self, version: ResourceVersion) -> Self::Told;
+
+    /// A normal state, unless the kind is needed.
+    fn not_served(&self) -> Self::Told;
+
+    /// Nothing goes without it.
+    fn is_needed(&self) -> bool {
+        false
+    }
+
+    /// The cache is too old to decide by. None: it is decided by all the same.
+    fn lost(&self) -> Option<Self::Told>;
+
+    /// None: what was known of it holds until the next list.
+    fn unreadable(&self, key: ObjectKey, why: String) -> Option<Self::Told>;
+}
+
+pub struct Watcher<W: Watched> {
     client: ApiClient,
-    kind: Kind,
+    watched: W,
     source: Source,
     label: String,
-    feed: mpsc::Sender<Input>,
+    feed: mpsc::Sender<W::Told>,
     metrics: Metrics,
     heard: Heard,
     /// uid and version of what was reported already.
@@ -94,14 +127,19 @@ enum Ended {
     Relist(String),
 }
 
-impl Watcher {
-    pub fn new(client: ApiClient, kind: Kind, feed: mpsc::Sender<Input>, metrics: Metrics) -> Self {
-        let source = Source::of(&kind);
+impl<W: Watched> Watcher<W> {
+    pub fn new(
+        client: ApiClient,
+        watched: W,
+        feed: mpsc::Sender<W::Told>,
+        metrics: Metrics,
+    ) -> Self {
+        let source = watched.source();
         let label = source.to_string();
         let heard = metrics.listen(&label);
         Self {
             client,
-            kind,
+            watched,
             source,
             label,
             feed,
@@ -145,19 +183,18 @@ impl Watcher {
                     return Ok(resource);
                 }
                 Ok(None) => {
-                    let own = self.kind == Kind::Budget;
+                    let needed = self.watched.is_needed();
                     if !told {
                         told = true;
-                        if own {
+                        if needed {
                             tracing::error!(kind = %self.label, "our own kind is not served");
-                            self.input(Input::Lost(self.kind.clone())).await?;
                         } else {
                             tracing::info!(kind = %self.label, "not served");
-                            self.input(Input::NotServed(self.kind.clone())).await?;
                         }
+                        self.tell(self.watched.not_served()).await?;
                     }
                     self.backoff.reset();
-                    self.wait(if own { RECHECK_OWN } else { RECHECK }).await?;
+                    self.wait(if needed { RECHECK_NEEDED } else { RECHECK }).await?;
                 }
                 Err(NoAnswer(reason)) => {
                     self.trouble("discovery failed", &reason).await;
@@ -171,7 +208,7 @@ impl Watcher {
         &mut self,
         resource: &Resource,
     ) -> Result<Result<ResourceVersion, String>, Stopped> {
-        self.input(Input::ListBegan(self.kind.clone())).await?;
+        self.tell(self.watched.list_began()).await?;
         let mut token = String::new();
         loop {
             let answer = match page(&self.client, resource, &token).await {
@@ -183,15 +220,15 @@ impl Watcher {
                 Err(reason) => return Ok(Err(reason)),
             };
             for item in page.items.unwrap_or_default() {
-                let input = match self.decode(item) {
-                    Ok(decoded) => decoded.applied(),
+                let told = match self.read(resource, item, false) {
+                    Ok((_, told)) => Some(told),
                     Err(unreadable) => unreadable,
                 };
-                self.input(input).await?;
+                self.tell_of(told).await?;
             }
             if page.metadata.r#continue.is_empty() {
                 let version = ResourceVersion::from(page.metadata.resource_version.as_str());
-                self.input(Input::ListEnded(self.kind.clone(), version.clone())).await?;
+                self.tell(self.watched.list_ended(version.clone())).await?;
                 tracing::debug!(kind = %self.label, %version, "listed");
                 return Ok(Ok(version));
             }
@@ -217,8 +254,8 @@ impl Watcher {
                     self.metrics.watch_restarted(&self.label);
                     let since = *self.cut_off.get_or_insert_with(Instant::now);
                     if since.elapsed() > CUT_OFF_MAX {
-                        tracing::error!(kind = %self.label, reason, "cut off; denying until it can be listed");
-                        self.input(Input::Lost(self.kind.clone())).await?;
+                        tracing::error!(kind = %self.label, reason, "cut off until it can be listed");
+                        self.tell_of(self.watched.lost()).await?;
                         return Ok(reason);
                     }
                     self.trouble("watch broke off", &reason).await;
@@ -265,7 +302,7 @@ impl Watcher {
                     Err(reason) => return Ok(Ended::Broken(reason)),
                 },
             }
-            if let Some(ended) = self.event(&line, version).await? {
+            if let Some(ended) = self.event(resource, &line, version).await? {
                 return Ok(ended);
             }
             self.backoff.reset();
@@ -274,14 +311,15 @@ impl Watcher {
 
     async fn event(
         &mut self,
+        resource: &Resource,
         line: &[u8],
         version: &mut ResourceVersion,
     ) -> Result<Option<Ended>, Stopped> {
         // Nearly all of them.
         if let Some((kind, object)) = object_of_change(line)
-            && let Ok(decoded) = decode(&self.kind, object)
+            && let Ok(change) = self.watched.read(resource, object, kind == EventKind::Deleted)
         {
-            self.changed(kind, decoded, version).await?;
+            self.changed(change, version).await?;
             return Ok(None);
         }
         let event: Event<'_> = match serde_json::from_slice(line) {
@@ -299,18 +337,18 @@ impl Watcher {
             }
             EventKind::Bookmark => {
                 if let Ok(bookmark) = serde_json::from_str::<Unread>(event.object.get()) {
-                    advance(version, &bookmark.metadata.resource_version.as_str().into());
+                    advance(version, bookmark.metadata.resource_version.as_str().into());
                 }
             }
             EventKind::Added | EventKind::Modified | EventKind::Deleted => {
-                match self.decode(event.object) {
-                    Ok(decoded) => self.changed(event.kind, decoded, version).await?,
-                    // The engine may know it from a state that could be read; the list will not
-                    // hold it.
-                    Err(_) if event.kind == EventKind::Deleted => {
+                let deleted = event.kind == EventKind::Deleted;
+                match self.read(resource, event.object, deleted) {
+                    Ok(change) => self.changed(change, version).await?,
+                    // It may be known from a state that could be read; the list will not hold it.
+                    Err(_) if deleted => {
                         return Ok(Some(Ended::Relist("an unreadable object is gone".to_owned())));
                     }
-                    Err(unreadable) => self.input(unreadable).await?,
+                    Err(unreadable) => self.tell_of(unreadable).await?,
                 }
             }
         }
@@ -319,20 +357,22 @@ impl Watcher {
 
     async fn changed(
         &self,
-        kind: EventKind,
-        decoded: Decoded,
+        (to, told): (ResourceVersion, W::Told),
         version: &mut ResourceVersion,
     ) -> Result<(), Stopped> {
-        advance(version, version_of(&decoded));
-        let deleted = kind == EventKind::Deleted;
-        self.input(if deleted { decoded.deleted() } else { decoded.applied() }).await
+        advance(version, to);
+        self.tell(told).await
     }
 
     /// What cannot be read is reported once per version, because a relist shows it again.
-    #[expect(clippy::result_large_err, reason = "both go into the same channel")]
-    fn decode(&mut self, object: &RawValue) -> Result<Decoded, Input> {
-        let error = match decode(&self.kind, object.get().as_bytes()) {
-            Ok(decoded) => return Ok(decoded),
+    fn read(
+        &mut self,
+        resource: &Resource,
+        object: &RawValue,
+        deleted: bool,
+    ) -> Result<(ResourceVersion, W::Told), Option<W::Told>> {
+        let error = match self.watched.read(resource, object.get().as_bytes(), deleted) {
+            Ok(change) => return Ok(change),
             Err(error) => error,
         };
         let unread: Unread = serde_json::from_str(object.get()).unwrap_or_default();
@@ -347,11 +387,8 @@ impl Watcher {
             self.metrics.undecodable_object(&self.label);
             self.undecodable.insert(uid, version);
         }
-        Err(Input::Unreadable {
-            kind: self.kind.clone(),
-            key: ObjectKey::new(metadata.namespace, metadata.name),
-            why: error.to_string(),
-        })
+        let key = ObjectKey::new(metadata.namespace, metadata.name);
+        Err(self.watched.unreadable(key, error.to_string()))
     }
 
     /// Says what is wrong, the first time aloud, and waits.
@@ -365,8 +402,15 @@ impl Watcher {
         self.backoff.pause().await;
     }
 
-    async fn input(&self, input: Input) -> Result<(), Stopped> {
-        self.feed.send(input).await.map_err(|_| Stopped)
+    async fn tell(&self, told: W::Told) -> Result<(), Stopped> {
+        self.feed.send(told).await.map_err(|_| Stopped)
+    }
+
+    async fn tell_of(&self, told: Option<W::Told>) -> Result<(), Stopped> {
+        match told {
+            Some(told) => self.tell(told).await,
+            None => Ok(()),
+        }
     }
 
     async fn wait(&self, time: Duration) -> Result<(), Stopped> {
@@ -387,19 +431,8 @@ async fn next_line(
     }
 }
 
-fn advance(version: &mut ResourceVersion, to: &ResourceVersion) {
+fn advance(version: &mut ResourceVersion, to: ResourceVersion) {
     if !to.is_empty() {
-        version.clone_from(to);
-    }
-}
-
-fn version_of(decoded: &Decoded) -> &ResourceVersion {
-    match decoded {
-        Decoded::Pod(object) => &object.version,
-        Decoded::Budget(object) => &object.version,
-        Decoded::BuiltinBudget(object) => &object.version,
-        Decoded::PodGroup(object) => &object.version,
-        Decoded::Workload(object) => &object.version,
-        Decoded::Owner(object) => &object.version,
+        *version = to;
     }
 }
