@@ -91,7 +91,9 @@ impl World {
             Err((reason, why)) => return Some(State::Waiting(reason, why)),
         };
         let bound = live.iter().filter(|pod| pod.node.is_some()).count();
-        let was_whole = is_true(group, SCHEDULED) && !live.is_empty();
+        // Until the last of them is gone; the status may lag behind that.
+        memory_of.over |= live.is_empty();
+        let was_whole = is_true(group, SCHEDULED) && !memory_of.over;
         if bound >= min || was_whole || is_basic {
             lift(plan, usize::MAX);
             memory_of.forget();
@@ -227,7 +229,7 @@ impl World {
         }
         let (uid, created) = (group.object.uid.clone(), group.created);
         let memory = self.memory.gang(key, &uid);
-        let decided = turned && status != ConditionStatus::Unknown;
+        let decided = turned && (known.is_some() || status != ConditionStatus::Unknown);
         let due = memory.reported.unwrap_or(created) + REPORT_EVERY;
         if !decided && now < due {
             plan.wake(due);

@@ -22,6 +22,8 @@ pub(super) struct Gang {
     pub(super) let_go: Option<Timestamp>,
     /// With all of its pods, and not only as many as it needs.
     pub(super) all: bool,
+    /// All of its pods were gone since it was whole.
+    pub(super) over: bool,
     /// Since when there is no room for it.
     pub(super) no_room: Option<Timestamp>,
     /// UIDs of the pods that are being taken back.

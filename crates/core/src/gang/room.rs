@@ -125,7 +125,7 @@ impl<'a> Room<'a> {
         let mut shapes: Vec<usize> = wanted.keys().copied().collect();
         shapes.sort_by(|a, b| {
             let (a, b) = (self.shapes[*a].requests, self.shapes[*b].requests);
-            cost(b, a).cmp(&cost(a, b)).reverse()
+            cost(b, a).cmp(&cost(a, b))
         });
         let mut places = self.places.clone();
         let mut fitting = 0;
