@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use super::plan::is_news;
 use super::world::slot_of;
-use super::{Action, GROUP_API_VERSION, Group, Plan, Pod, SCHEDULED, World};
+use super::{Action, Counts, GROUP_API_VERSION, Group, Plan, Pod, SCHEDULED, World};
 use crate::io::{Event, Regarding};
 use crate::model::{
     Condition, ConditionStatus, GroupPolicy, ObjectKey, PodGroup, TemplateRef, Timestamp, Workload,
@@ -39,8 +39,14 @@ impl World {
         let keys: Vec<ObjectKey> = self.groups.keys().cloned().collect();
         let mut ready = Vec::new();
         let mut let_go = Vec::new();
+        let mut counts = Counts::default();
         for key in &keys {
             let Some(state) = self.advance(key, now, plan) else { continue };
+            match &state {
+                State::Whole => counts.whole += 1,
+                State::LetGo => counts.let_go += 1,
+                _ => counts.waiting += 1,
+            }
             match state {
                 State::Ready => ready.push(key.clone()),
                 State::LetGo => let_go.push(key.clone()),
@@ -51,6 +57,7 @@ impl World {
             self.report(key, &State::LetGo, now, plan);
         }
         self.choose(&ready, &let_go, now, plan);
+        plan.counts = Some(counts);
     }
 
     /// Finalizers: on while pods that have not finished name the group.

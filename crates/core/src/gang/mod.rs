@@ -34,7 +34,7 @@ pub use model::{
     Owner, OwnerSpec, Pod, Policy, Priority, ReplicatedJob, Requirement, Resources, Seen, Taint,
     TaintEffect, Test, Toleration, TolerationTest,
 };
-pub use order::{Action, NewGroup, NewWorkload, Placement, Plan, Template};
+pub use order::{Action, Counts, NewGroup, NewWorkload, Placement, Plan, Template};
 pub use world::{Settings, World};
 
 /// On a workload or its namespace: `"true"` asks for pod groups.

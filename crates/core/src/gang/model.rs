@@ -1,6 +1,7 @@
 //! What gangs are decided by: plain objects, decoded by the shell.
 
 use std::collections::BTreeMap;
+use std::fmt;
 
 use crate::io::Change;
 use crate::model::{
@@ -33,6 +34,19 @@ pub enum Kind {
     Owner(GroupKind),
     Group,
     Workload,
+}
+
+impl fmt::Display for Kind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Pod => f.write_str("Pods"),
+            Self::Node => f.write_str("Nodes"),
+            Self::Namespace => f.write_str("Namespaces"),
+            Self::Owner(kind) => write!(f, "{}s", kind.kind),
+            Self::Group => f.write_str("PodGroups"),
+            Self::Workload => f.write_str("Workloads"),
+        }
+    }
 }
 
 /// By resource name, in thousandths: of a CPU, a byte, a device, a pod.

@@ -90,4 +90,15 @@ pub struct Plan {
     pub events: Vec<Event>,
     /// When to ask again, if nothing happens before.
     pub wake: Option<Timestamp>,
+    /// How gangs stand; of shape Holdfast.
+    pub counts: Option<Counts>,
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Counts {
+    /// For pods, or for room.
+    pub waiting: usize,
+    /// On their way to nodes.
+    pub let_go: usize,
+    pub whole: usize,
 }

@@ -25,6 +25,9 @@ impl World {
             }
             return Placement::Alone("it brings its own group");
         }
+        if let Some(kind) = self.unsynced().first() {
+            return Placement::Unseen(format!("the list of {kind}"));
+        }
         let slot = match self.slot(pod, token) {
             Ok(slot) => slot,
             Err(placement) => return placement,

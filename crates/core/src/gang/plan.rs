@@ -94,14 +94,8 @@ impl World {
         let groups = slot_of(group).and_then(|slot| self.slots.get(&slot));
         let others = groups.into_iter().flatten().filter_map(|key| self.groups.get(key));
         let living = others.filter(|other| !other.object.terminating);
-        let best = living.max_by_key(|group| {
-            (
-                self.has_lasting(group),
-                group.created,
-                group.object.version.to_string(),
-                &group.object.key,
-            )
-        });
+        let best =
+            living.max_by_key(|group| (self.has_lasting(group), group.created, &group.object.key));
         best.is_some_and(|best| best.object.key != group.object.key)
     }
 

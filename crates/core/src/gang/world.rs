@@ -129,17 +129,18 @@ impl World {
 
     /// Whether there is any group, or a workload that is to have some. Before that pods need not be watched.
     pub fn needs_pods(&self) -> bool {
-        !self.groups.is_empty() || !self.covered().is_empty()
+        !self.groups.is_empty() || self.asking().next().is_some()
     }
 
     /// The namespaces with workloads that ask for groups.
     pub fn covered(&self) -> BTreeSet<String> {
-        let asking = self.namespaces.values().filter(|n| n.asks && !n.terminating);
+        self.asking().cloned().collect()
+    }
+
+    fn asking(&self) -> impl Iterator<Item = &String> {
+        let namespaces = self.namespaces.values().filter(|n| n.asks && !n.terminating);
         let workloads = self.owners.values().filter(|owner| owner.asks == Some(true));
-        asking
-            .map(|namespace| namespace.name.clone())
-            .chain(workloads.map(|owner| owner.key.namespace.clone()))
-            .collect()
+        namespaces.map(|n| &n.name).chain(workloads.map(|owner| &owner.key.namespace))
     }
 
     pub(super) fn is_synced(&self, kind: &GroupKind) -> bool {
