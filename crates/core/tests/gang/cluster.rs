@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use holdfast_core::Change;
 use holdfast_core::gang::{
-    Action, Group, GroupApi, GroupStatus, JobSize, Kind, LwsPlace, NewGroup, Node, Owner,
-    OwnerSpec, Placement, Plan, Pod, Policy, Seen, Settings, World,
+    Action, Constraints, Group, GroupApi, GroupStatus, JobSize, Kind, LwsPlace, NewGroup, Node,
+    Owner, OwnerSpec, Placement, Plan, Pod, Policy, Priority, Seen, Settings, World,
 };
 use holdfast_core::io::Event;
 use holdfast_core::model::{
@@ -30,7 +30,7 @@ pub struct Cluster {
 
 impl Cluster {
     pub fn new(api: GroupApi) -> Self {
-        Self::with(api, Duration::from_secs(300), Duration::from_secs(30))
+        Self::with(api, Duration::from_mins(5), Duration::from_secs(30))
     }
 
     pub fn with(api: GroupApi, timeout: Duration, room_wait: Duration) -> Self {
@@ -323,9 +323,9 @@ pub fn pod(name: &str) -> Pod {
         gated: false,
         held: false,
         unschedulable: false,
-        priority: Default::default(),
+        priority: Priority::default(),
         requests: BTreeMap::from([("pods".to_owned(), 1000), ("cpu".to_owned(), 1000)]),
-        constraints: Default::default(),
+        constraints: Constraints::default(),
     }
 }
 

@@ -40,7 +40,7 @@ fn fits(cluster: &Cluster, pod: &Pod, node: &str) -> bool {
 }
 
 fn run(setting: &Setting) {
-    let mut c = Cluster::with(GroupApi::Holdfast, Duration::from_secs(300), Duration::ZERO);
+    let mut c = Cluster::with(GroupApi::Holdfast, Duration::from_mins(5), Duration::ZERO);
     for (i, cpus) in setting.nodes.iter().enumerate() {
         c.node(&format!("node-{i}"), *cpus);
     }

@@ -252,7 +252,7 @@ fn the_head_is_shown_to_whoever_adds_nodes() {
     let _ = c.settle();
     assert_eq!(c.bound("first"), 3);
     assert!(is_scheduled(&c, "first").starts_with("True"));
-    let mut never = Cluster::with(GroupApi::Holdfast, Duration::from_secs(300), Duration::ZERO);
+    let mut never = Cluster::with(GroupApi::Holdfast, Duration::from_mins(5), Duration::ZERO);
     never.node("a", 1);
     gang(&mut never, "g", 3, 3);
     let _ = never.settle();
