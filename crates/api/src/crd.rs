@@ -1,4 +1,4 @@
-//! The `CustomResourceDefinition`s of the budgets.
+//! The `CustomResourceDefinition`s.
 
 use serde_json::Value;
 
@@ -9,6 +9,10 @@ pub const YAML: &str = include_str!("../crds/poddisruptionbudgets.policy.holdfas
 pub const UNAVAILABLE_YAML: &str =
     include_str!("../crds/podunavailablebudgets.policy.kruise.io.yaml");
 
+/// The manifests of the pod groups in shape Holdfast.
+pub const WORKLOADS_YAML: &str = include_str!("../crds/workloads.scheduling.holdfast.dev.yaml");
+pub const POD_GROUPS_YAML: &str = include_str!("../crds/podgroups.scheduling.holdfast.dev.yaml");
+
 /// The manifest as JSON, for server-side apply.
 pub fn crd() -> Value {
     read(YAML)
@@ -16,6 +20,14 @@ pub fn crd() -> Value {
 
 pub fn unavailable() -> Value {
     read(UNAVAILABLE_YAML)
+}
+
+pub fn workloads() -> Value {
+    read(WORKLOADS_YAML)
+}
+
+pub fn pod_groups() -> Value {
+    read(POD_GROUPS_YAML)
 }
 
 fn read(yaml: &str) -> Value {

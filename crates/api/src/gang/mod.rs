@@ -2,12 +2,14 @@
 //!
 //! ```text
 //!   JSON --decode--> Object --applied, deleted--> holdfast_core::gang::Seen
+//!   holdfast_core::gang::NewGroup --encode--> Workload and PodGroup of any shape
 //! ```
 //!
 //! Pods and owners are read apart from what budgets read of them: the two share little more than the
 //! metadata, and whoever does not use pod groups pays nothing for them.
 
 mod constraints;
+pub mod encode;
 
 mod group;
 mod node;
@@ -26,7 +28,6 @@ pub(crate) use pod::Pod;
 /// The API group of the objects in shape Holdfast.
 pub const GROUP: &str = "scheduling.holdfast.dev";
 pub const VERSION: &str = "v1alpha1";
-pub const API_VERSION: &str = "scheduling.holdfast.dev/v1alpha1";
 
 /// An object that [`Seen`] has a variant for.
 #[derive(Clone, Debug)]

@@ -199,7 +199,7 @@ fn kubectl_explain_has_something_to_say_about_every_field() {
             check(&path, &field["items"]);
         }
     }
-    for crd in [crd(), crd::unavailable()] {
+    for crd in [crd(), crd::unavailable(), crd::workloads(), crd::pod_groups()] {
         for version in crd["spec"]["versions"].as_array().into_iter().flatten() {
             check("", at(version, "/schema/openAPIV3Schema"));
         }
