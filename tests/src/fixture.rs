@@ -134,6 +134,17 @@ impl Fixture {
         self.admin.get("/apis/leaderworkerset.x-k8s.io/v1").is_success()
     }
 
+    pub fn runs_jobset(&self) -> bool {
+        self.admin.get("/apis/jobset.x-k8s.io/v1alpha2").is_success()
+    }
+
+    /// Whether kube-scheduler starts gangs whole, or Holdfast has to.
+    pub fn has_pod_groups(&self) -> bool {
+        static KNOWN: OnceLock<bool> = OnceLock::new();
+        let ask = || self.admin.get("/apis/scheduling.k8s.io/v1beta1").is_success();
+        *KNOWN.get_or_init(ask)
+    }
+
     pub fn is_localkube(&self) -> bool {
         env::var_os(KUBECONFIG).is_none()
     }

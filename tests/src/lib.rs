@@ -8,6 +8,8 @@
 //!  world    a namespace and nodes of one test: groups, pods, budgets
 //!    |-- evict    one eviction and its answer
 //!    |-- unavailable  PodUnavailableBudgets, and what they guard pods from
+//!    |-- gang     groups of pods that start together
+//!    |-- asking   workloads that ask for such groups
 //!    |-- drain    a real kubectl drain
 //!    |-- truth    healthy replicas, counted from the API server's pods
 //!    |-- history  all that happened to some objects, in the API server's order
@@ -20,11 +22,13 @@
 //!
 //! Helpers panic with what they saw: a test that cannot go on has failed.
 
+pub mod asking;
 pub mod balancer;
 pub mod client;
 pub mod drain;
 pub mod evict;
 pub mod fixture;
+pub mod gang;
 pub mod history;
 pub mod kubectl;
 pub mod localkube;

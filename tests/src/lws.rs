@@ -1,65 +1,61 @@
 //! A `LeaderWorkerSet` of a test, and what its groups went through.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use serde_json::{Value, json};
 
+use crate::asking::ASKS;
 use crate::history::{Event, History};
 use crate::truth::is_healthy;
 use crate::wait::until_within;
-use crate::world::World;
+use crate::world::{WORLD, World};
 
 const API: &str = "apis/leaderworkerset.x-k8s.io/v1";
 const SETS: &str = "leaderworkersets";
 const INDEX: &str = "leaderworkerset.sigs.k8s.io/group-index";
+const SIZE_OF: &str = "leaderworkerset.sigs.k8s.io/size";
 
-/// A label of the nodes that a test's pods go to.
-const WORLD: &str = "e2e.holdfast.dev/world";
-
-/// Groups of three: a leader and two workers.
+/// Groups of three, unless a test says otherwise: a leader and two workers.
 pub const SIZE: usize = 3;
 
 #[derive(Debug)]
 pub struct Set<'w> {
     world: &'w World,
     nodes: Vec<String>,
+    size: usize,
 }
 
 impl<'w> Set<'w> {
     /// `serve`, of this many groups on four nodes, all Ready. `more` is merged into its spec.
     #[track_caller]
     pub fn new(world: &'w World, replicas: usize, more: &Value) -> Self {
-        let nodes: Vec<String> = (0..4).map(|i| world.node(&format!("n{i}"))).collect();
-        for node in &nodes {
-            let label = json!({"metadata": {"labels": {WORLD: world.namespace}}});
-            let _ = world.admin.patch(&format!("/api/v1/nodes/{node}"), &label).ok();
-        }
-        let mut manifest = json!({
-            "apiVersion": "leaderworkerset.x-k8s.io/v1",
-            "kind": "LeaderWorkerSet",
-            "metadata": {"name": "serve"},
-            "spec": {"replicas": replicas, "leaderWorkerTemplate": {
-                "size": SIZE,
-                "workerTemplate": {
-                    "metadata": {
-                        "labels": {"app": "job"},
-                        // LeaderWorkerSet looks for pods on their way out. And an eviction that
-                        // finds its pod gone leaves a grant that has to expire (semantics 5).
-                        "annotations": {"localkube/lingers": "1s"},
-                    },
-                    "spec": {
-                        "nodeSelector": {WORLD: world.namespace},
-                        "containers": [{"name": "main", "image": "example.com/main"}],
-                    },
-                },
-            }},
-        });
-        merge(&mut manifest["spec"], more);
-        let _ = world.admin.post(&world.path(API, SETS, ""), &manifest).ok();
-        let set = Self { world, nodes };
+        let nodes = (0..4).map(|i| world.node(&format!("n{i}"))).collect();
+        let more = json!({"spec": more});
+        let set = Self::create(world, nodes, SIZE, &manifest(world, replicas, &more));
         set.wait_healthy(replicas);
         set
+    }
+
+    /// One that asks for groups, on six nodes with room for two groups each; not waiting.
+    #[track_caller]
+    pub fn asking(world: &'w World, replicas: usize, size: usize, more: &Value) -> Self {
+        let nodes = (0..6).map(|i| world.small_node(&format!("n{i}"), 2 * size)).collect();
+        let template = json!({"size": size, "workerTemplate": world.pod_template()});
+        let asks = json!({
+            "metadata": {"annotations": {ASKS: "true"}},
+            "spec": {"leaderWorkerTemplate": template},
+        });
+        let mut manifest = manifest(world, replicas, &asks);
+        merge(&mut manifest, more);
+        Self::create(world, nodes, size, &manifest)
+    }
+
+    #[track_caller]
+    fn create(world: &'w World, nodes: Vec<String>, size: usize, manifest: &Value) -> Self {
+        let _ = world.admin.post(&world.path(API, SETS, ""), manifest).ok();
+        Self { world, nodes, size }
     }
 
     #[track_caller]
@@ -67,7 +63,7 @@ impl<'w> Set<'w> {
         until_within(Duration::from_mins(1), &format!("{groups} groups are healthy"), || {
             let pods = self.pods();
             let healthy = healthy_groups(&pods, usize::MAX, &BTreeSet::new());
-            if healthy.len() == groups && pods.len() == groups * SIZE {
+            if healthy.len() == groups && pods.len() == groups * self.size {
                 return Ok(());
             }
             let names: Vec<&str> = pods.iter().map(|pod| text(&pod["metadata"]["name"])).collect();
@@ -118,6 +114,30 @@ impl<'w> Set<'w> {
         let _ = self.world.admin.patch(&path, &json!({"spec": spec})).ok();
     }
 
+    /// To a template that is not the one it has.
+    #[track_caller]
+    pub fn roll(&self, version: &str) {
+        let annotations = json!({"e2e.holdfast.dev/version": version});
+        let template = json!({"workerTemplate": {"metadata": {"annotations": annotations}}});
+        self.edit(&json!({"leaderWorkerTemplate": template}));
+    }
+
+    #[track_caller]
+    pub fn delete(&self) {
+        let _ = self.world.admin.delete(&self.world.path(API, SETS, "serve")).ok();
+    }
+
+    /// Evicts one pod after the other, over and over.
+    pub fn evict_until(&self, done: &AtomicBool) {
+        while !done.load(Ordering::Relaxed) {
+            for pod in self.pods() {
+                let outcome = self.world.evict(text(&pod["metadata"]["name"]));
+                // 409: it was gone when asked about, and the API server then met its successor.
+                assert!([201, 404, 409, 429].contains(&outcome.code), "{outcome:#?}");
+            }
+        }
+    }
+
     /// Waits until every group is of the current template.
     #[track_caller]
     pub fn wait_rolled(&self, replicas: usize) {
@@ -157,6 +177,32 @@ impl<'w> Set<'w> {
             if grants == 0 { Ok(()) } else { Err(status.to_string()) }
         });
     }
+}
+
+/// `more` is merged into it.
+fn manifest(world: &World, replicas: usize, more: &Value) -> Value {
+    let mut manifest = json!({
+        "apiVersion": "leaderworkerset.x-k8s.io/v1",
+        "kind": "LeaderWorkerSet",
+        "metadata": {"name": "serve"},
+        "spec": {"replicas": replicas, "leaderWorkerTemplate": {
+            "size": SIZE,
+            "workerTemplate": {
+                "metadata": {
+                    "labels": {"app": "job"},
+                    // LeaderWorkerSet looks for pods on their way out. And an eviction that
+                    // finds its pod gone leaves a grant that has to expire (semantics 5).
+                    "annotations": {"localkube/lingers": "1s"},
+                },
+                "spec": {
+                    "nodeSelector": {WORLD: world.namespace},
+                    "containers": [{"name": "main", "image": "example.com/main"}],
+                },
+            },
+        }},
+    });
+    merge(&mut manifest, more);
+    manifest
 }
 
 /// A grant that took a group, with the truth at that moment.
@@ -262,14 +308,18 @@ fn healthy_groups<'a>(
     scale: usize,
     granted: &BTreeSet<String>,
 ) -> BTreeSet<usize> {
-    let mut healthy: BTreeMap<usize, usize> = BTreeMap::new();
+    // Those that each has, and those that it needs.
+    let mut healthy: BTreeMap<usize, (usize, usize)> = BTreeMap::new();
     for pod in pods {
         let counts = is_healthy(pod) && !granted.contains(text(&pod["metadata"]["uid"]));
         if let Some(group) = group_of(pod).filter(|_| counts) {
-            *healthy.entry(group).or_default() += 1;
+            let size = text(&pod["metadata"]["annotations"][SIZE_OF]).parse();
+            let (has, needs) = healthy.entry(group).or_default();
+            (*has, *needs) = (*has + 1, size.unwrap_or(usize::MAX));
         }
     }
-    healthy.into_iter().filter(|(group, n)| *group < scale && *n >= SIZE).map(|(g, _)| g).collect()
+    let whole = healthy.iter().filter(|(group, (has, needs))| **group < scale && has >= needs);
+    whole.map(|(group, _)| *group).collect()
 }
 
 fn group_of(pod: &Value) -> Option<usize> {

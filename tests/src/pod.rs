@@ -2,10 +2,14 @@
 
 use serde_json::{Value, json};
 
+use crate::gang::Shape;
+use crate::world::{WORLD, World};
+
 #[derive(Clone, Debug, Default)]
 pub struct Pod {
     name: String,
     node: Option<String>,
+    cpus: Option<(String, usize)>,
     group: Option<String>,
     labels: Vec<(String, String)>,
     annotations: Vec<(String, String)>,
@@ -21,10 +25,17 @@ impl Pod {
         Self { name: name.into(), ..Self::default() }.label("app", "job")
     }
 
-    /// Bound to a node, past the scheduler. Without a node it stays Pending.
+    /// Bound to a node, past the scheduler. Without this and [`Self::taking`] it stays Pending.
     #[must_use]
     pub fn on(mut self, node: &str) -> Self {
         self.node = Some(node.to_owned());
+        self
+    }
+
+    /// For the scheduler, which has the nodes of this world: with so many CPUs.
+    #[must_use]
+    pub fn taking(mut self, cpus: usize, world: &World) -> Self {
+        self.cpus = Some((world.namespace.clone(), cpus));
         self
     }
 
@@ -81,12 +92,24 @@ impl Pod {
                 "terminationGracePeriodSeconds": 1,
             },
         });
-        match &self.node {
-            Some(node) => pod["spec"]["nodeName"] = json!(node),
-            None => pod["spec"]["nodeSelector"] = json!({"e2e.holdfast.dev/no-such-node": "true"}),
+        match (&self.node, &self.cpus) {
+            (Some(node), _) => pod["spec"]["nodeName"] = json!(node),
+            (None, Some((world, cpus))) => {
+                pod["spec"]["nodeSelector"] = json!({WORLD: world});
+                pod["spec"]["containers"][0]["resources"] = json!({"requests": {"cpu": cpus}});
+            }
+            (None, None) => {
+                pod["spec"]["nodeSelector"] = json!({"e2e.holdfast.dev/no-such-node": "true"});
+            }
         }
-        if let Some(group) = &self.group {
-            pod["spec"]["schedulingGroup"] = json!({"podGroupName": group});
+        match (&self.group, Shape::of_cluster()) {
+            (Some(group), Shape::Kubernetes) => {
+                pod["spec"]["schedulingGroup"] = json!({"podGroupName": group});
+            }
+            (Some(group), Shape::Holdfast) => {
+                pod["metadata"]["annotations"]["holdfast.dev/pod-group"] = json!(group);
+            }
+            (None, _) => {}
         }
         pod
     }

@@ -28,6 +28,8 @@ pub struct Test {
 pub enum Need {
     /// `LeaderWorkerSet`'s controller.
     Lws,
+    /// `JobSet`'s controller.
+    JobSet,
     /// A control plane whose programs can be restarted.
     Localkube,
     /// The descheduler's program.
@@ -59,6 +61,12 @@ impl Test {
     #[must_use]
     pub fn with_lws(mut self) -> Self {
         self.needs = Some(Need::Lws);
+        self
+    }
+
+    #[must_use]
+    pub fn with_jobset(mut self) -> Self {
+        self.needs = Some(Need::JobSet);
         self
     }
 
@@ -110,7 +118,11 @@ pub fn run<T>(
             return ExitCode::FAILURE;
         }
     };
-    let cluster = Cluster { plays_nodes: fixture().plays_nodes(), runs_lws: fixture().runs_lws() };
+    let cluster = Cluster {
+        plays_nodes: fixture().plays_nodes(),
+        runs_lws: fixture().runs_lws(),
+        runs_jobset: fixture().runs_jobset(),
+    };
     let full = std::env::var_os("HOLDFAST_E2E_FULL").is_some();
     let trials = tests.iter().map(|test| trial(*test, cluster, full, times.clone())).collect();
     let conclusion = libtest_mimic::run(&args, trials);
@@ -142,19 +154,21 @@ fn not_run(args: &Arguments, tests: &[Test]) -> ExitCode {
 struct Cluster {
     plays_nodes: bool,
     runs_lws: bool,
+    runs_jobset: bool,
 }
 
 impl Cluster {
     fn lacks(self, need: Need) -> Option<&'static str> {
         match need {
             Need::Lws if !self.runs_lws => Some("LeaderWorkerSet is not installed here"),
+            Need::JobSet if !self.runs_jobset => Some("JobSet is not installed here"),
             Need::Localkube if !localkube::is_there() => {
                 Some("it restarts programs of the control plane, which takes localkube")
             }
             Need::Descheduler if !fixture().descheduler().exists() => Some(
                 "there is no descheduler, which `cargo xtask localkube up --descheduler` brings",
             ),
-            Need::Lws | Need::Localkube | Need::Descheduler => None,
+            Need::Lws | Need::JobSet | Need::Localkube | Need::Descheduler => None,
         }
     }
 }

@@ -27,13 +27,19 @@ pub fn is_condition(object: &Value, kind: &str) -> bool {
     conditions.into_iter().flatten().any(|c| c["type"] == kind && c["status"] == "True")
 }
 
+/// The `PodGroup` that it names, in whichever shape.
+pub fn group_of(pod: &Value) -> Option<&str> {
+    let named = pod["spec"]["schedulingGroup"]["podGroupName"].as_str();
+    named.or_else(|| pod["metadata"]["annotations"]["holdfast.dev/pod-group"].as_str())
+}
+
 pub fn healthy_replicas<'a>(
     pods: impl IntoIterator<Item = &'a Value>,
     needed: &MinCounts,
 ) -> usize {
     let mut healthy: BTreeMap<&str, usize> = BTreeMap::new();
     for pod in pods.into_iter().filter(|pod| is_healthy(pod)) {
-        if let Some(group) = pod["spec"]["schedulingGroup"]["podGroupName"].as_str() {
+        if let Some(group) = group_of(pod) {
             *healthy.entry(group).or_default() += 1;
         }
     }

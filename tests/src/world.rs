@@ -15,6 +15,9 @@ use crate::wait::{until, until_within};
 
 const GROUPS: &str = "apis/scheduling.k8s.io/v1beta1";
 
+/// A label of the nodes that a test's pods go to: its namespace.
+pub const WORLD: &str = "e2e.holdfast.dev/world";
+
 /// Removed when dropped.
 #[derive(Debug)]
 pub struct World {
@@ -67,6 +70,7 @@ impl World {
     fn node_of(&self, name: &str, status: Value) -> String {
         let name = format!("{}-{name}", self.namespace);
         let mut manifest = node(&name);
+        manifest["metadata"]["labels"][WORLD] = json!(self.namespace);
         if !status.is_null() {
             manifest["status"] = status;
         }

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! fmt  clippy  unit  planted   each for itself
-//! build -> localkube -> honest -> e2e -> unavailable -> outage -> instances -> down
+//! build -> localkube -> honest -> e2e -> unavailable -> gangs -> outage -> instances -> down
 //!                                     the first that fails ends the row, but for down
 //!       -> localkube -> e2e -> native -> down      in native mode
 //!       -> localkube -> overload -> down           on a control plane that serves few at a time
@@ -59,7 +59,7 @@ enum Stage {
 }
 
 /// Programs of their own, because what one does to Holdfast would disturb the others.
-const USUAL: [&str; 5] = ["honest", "e2e", "unavailable", "outage", "instances"];
+const USUAL: [&str; 6] = ["honest", "e2e", "unavailable", "gangs", "outage", "instances"];
 
 /// With Holdfast in native mode.
 const NATIVE: [&str; 2] = ["e2e", "native"];
@@ -155,12 +155,12 @@ impl Test<'_> {
         }
         let dir = localkube::workspace().join("target/localkube-test");
         let _lock = lock(&dir)?;
-        let usual = Options { lws: true, ..Options::default() };
+        let usual = Options { lws: true, jobset: true, ..Options::default() };
         self.row(&dir, &usual, &USUAL, &environment);
         let mut native = environment.clone();
         native.push(("HOLDFAST_E2E_NATIVE", "1".into()));
         // Which takes minutes to build.
-        let more = Options { descheduler: self.args.full, ..usual };
+        let more = Options { descheduler: self.args.full, jobset: false, ..usual };
         self.row(&dir, &more, &NATIVE, &native);
         let flags = ["--max-requests-inflight=20", "--max-mutating-requests-inflight=20"];
         let scarce =

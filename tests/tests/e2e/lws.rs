@@ -1,6 +1,6 @@
 //! A real `LeaderWorkerSet`, and nothing of the Workload API: groups are known by their labels.
 
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 use holdfast_e2e::lws::{SIZE, Set, Story};
@@ -106,10 +106,10 @@ pub fn a_surging_rollout_and_a_scale_down_leave_no_room_for_a_drain() {
     let done = AtomicBool::new(false);
     std::thread::scope(|scope| {
         // Besides the drain, which waits five seconds after each refusal: no moment goes unused.
-        scope.spawn(|| evict_until(&world, &set, &done));
+        scope.spawn(|| set.evict_until(&done));
         let done = SetWhenDropped(&done);
         let drain = world.drain(&node);
-        set.edit(&template("second"));
+        set.roll("second");
         std::thread::sleep(Duration::from_secs(4));
         set.edit(&json!({"replicas": 4}));
         std::thread::sleep(Duration::from_secs(3));
@@ -166,20 +166,4 @@ fn counts(status: &Value) -> [i64; 4] {
         "disruptionsAllowedReplicas",
     ]
     .map(|count| status[count].as_i64().unwrap_or_default())
-}
-
-fn template(version: &str) -> Value {
-    let annotations = json!({"e2e.holdfast.dev/version": version});
-    json!({"leaderWorkerTemplate": {"workerTemplate": {"metadata": {"annotations": annotations}}}})
-}
-
-/// One pod after the other, over and over.
-fn evict_until(world: &World, set: &Set, done: &AtomicBool) {
-    while !done.load(Ordering::Relaxed) {
-        for pod in set.pods() {
-            let outcome = world.evict(pod["metadata"]["name"].as_str().unwrap_or_default());
-            // 409: it was gone when asked about, and the API server then met its successor.
-            assert!([201, 404, 409, 429].contains(&outcome.code), "{outcome:#?}");
-        }
-    }
 }

@@ -2,21 +2,15 @@
 
 use holdfast_e2e::truth::is_healthy;
 use holdfast_e2e::wait::until;
-use holdfast_e2e::world::World;
+use holdfast_e2e::world::{WORLD, World};
 use serde_json::{Value, json};
 
 const API: &str = "apis/apps/v1";
-const WORLD: &str = "e2e.holdfast.dev/world";
 
 /// Nodes for the pods of this world's workloads, and for no others.
 #[track_caller]
 pub fn nodes(world: &World, n: usize) -> Vec<String> {
-    let nodes: Vec<String> = (0..n).map(|i| world.node(&format!("n{i}"))).collect();
-    for node in &nodes {
-        let label = json!({"metadata": {"labels": {WORLD: world.namespace}}});
-        let _ = world.admin.patch(&format!("/api/v1/nodes/{node}"), &label).ok();
-    }
-    nodes
+    (0..n).map(|i| world.node(&format!("n{i}"))).collect()
 }
 
 /// Named `web` and labelled `app: job`, all Ready.

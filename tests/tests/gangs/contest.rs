@@ -1,0 +1,52 @@
+//! Two gangs of which either fits alone.
+
+use std::collections::BTreeSet;
+
+use holdfast_e2e::gang::{gang, is_bound};
+use holdfast_e2e::history::{Event, History};
+use holdfast_e2e::truth::group_of;
+use holdfast_e2e::wait::until;
+use holdfast_e2e::world::World;
+
+/// Each on a node of its own, all at the same time: more can go wrong than one by one.
+pub fn one_runs_whole_and_the_other_waits_whole_20_times() {
+    std::thread::scope(|scope| {
+        for i in 0..20 {
+            let order = if i % 2 == 0 { ["a", "b"] } else { ["b", "a"] };
+            scope.spawn(move || contest(order));
+        }
+    });
+}
+
+fn contest(order: [&str; 2]) {
+    const SIZE: usize = 3;
+    let world = World::new("contest");
+    // There is room for a pod of the other, too.
+    world.small_node("n", SIZE + 1);
+    for group in order {
+        world.pod_group(group, &gang(SIZE));
+    }
+    let history = History::of(&world.admin, &[world.path("api/v1", "pods", "")]);
+    // At once: pod by pod in turn.
+    for i in 0..SIZE {
+        for group in order {
+            world.members(group, i..=i);
+        }
+    }
+    let first = until("one runs", || {
+        let bound = world.bound();
+        let runs = bound.iter().find(|(_, pods)| **pods == SIZE);
+        runs.map(|(group, _)| group.clone()).ok_or_else(|| format!("{bound:?}"))
+    });
+    let other = if first == "a" { "b" } else { "a" };
+    world.stays_pending(other);
+    assert_eq!(ever_bound(&history.end()), BTreeSet::from([first.clone()]));
+    world.delete_members(&first);
+    world.wait_bound(other, SIZE);
+}
+
+/// The groups of all pods that were on a node at any time.
+fn ever_bound(events: &[Event]) -> BTreeSet<String> {
+    let bound = events.iter().map(|event| &event.object).filter(|pod| is_bound(pod));
+    bound.filter_map(|pod| group_of(pod).map(str::to_owned)).collect()
+}
