@@ -4,7 +4,8 @@
 //! ```text
 //!   JSON of any API version --decode--> wire struct --into--> holdfast_core::model
 //!   AdmissionReview         --admission--> EvictionReview, PodReview --> holdfast_core::Eviction
-//!                                          BudgetReview --> the answer
+//!                                          PlaceReview --> holdfast_core::gang::Pod
+//!                                          BudgetReview, WorkloadReview --> the answer
 //!   ConversionReview        --unavailable::convert--> the answer
 //!   holdfast_core::BudgetStatus / Verdict --> JSON
 //!   policy/v1 requests      --native--> what the CRD's API server understands, and back
@@ -16,7 +17,7 @@
 //! a value that makes no sense is carried to the engine as such wherever the model has a place for
 //! it, because a budget that we cannot read must block and not vanish.
 //!
-//! Start with [`decode::decode`]; the server's watches call nothing else.
+//! Start with [`decode::decode`] and, for gangs, [`gang::decode`]; the server's watches call nothing else.
 #![forbid(unsafe_code)]
 
 pub mod admission;

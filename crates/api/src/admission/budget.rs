@@ -119,7 +119,7 @@ fn stored(mut object: Value) -> Result<Value, String> {
     }
 }
 
-fn rejection(message: String, causes: Vec<StatusCause>) -> Status {
+pub(super) fn rejection(message: String, causes: Vec<StatusCause>) -> Status {
     Status {
         api_version: "v1",
         kind: "Status",
@@ -131,7 +131,7 @@ fn rejection(message: String, causes: Vec<StatusCause>) -> Status {
     }
 }
 
-fn causes(errors: &[FieldError]) -> Vec<StatusCause> {
+pub(super) fn causes(errors: &[FieldError]) -> Vec<StatusCause> {
     let cause = |error: &FieldError| StatusCause {
         reason: error.reason.as_str(),
         message: error.message.clone(),

@@ -3,7 +3,9 @@
 
 mod budget;
 mod change;
+mod place;
 mod pod;
+mod workload;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
@@ -15,7 +17,9 @@ use serde::{Deserialize, Serialize};
 use serde_json::json;
 
 pub use budget::BudgetReview;
+pub use place::PlaceReview;
 pub use pod::{Circumstances, PodDisruption, PodReview, Toleration};
+pub use workload::WorkloadReview;
 
 use crate::lenient::{non_empty, null_default};
 
@@ -297,6 +301,8 @@ pub struct Response {
     pub patch_type: Option<&'static str>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub patch: Option<String>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub warnings: Vec<String>,
 }
 
 impl ReviewAnswer {
@@ -325,6 +331,7 @@ impl ReviewAnswer {
                 status: None,
                 patch_type: None,
                 patch: None,
+                warnings: Vec::new(),
             },
         }
     }

@@ -6,6 +6,7 @@ mod conversion;
 mod crd;
 mod draft_job;
 mod errors;
+mod gang_admission;
 mod gang_encode;
 mod gang_objects;
 mod gang_pods;

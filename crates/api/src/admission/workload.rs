@@ -1,0 +1,102 @@
+//! Workloads that ask for pod groups, when they are created or changed.
+
+use holdfast_core::gang::{ASKS, GROUP_SIZE};
+use serde::Deserialize;
+
+use super::budget::{causes, rejection};
+use super::{ReviewAnswer, ReviewError, request};
+use crate::lenient::null_default;
+use crate::meta::{Annotations, positive};
+use crate::native::validate::{FieldError, aggregate, quote};
+
+/// A workload to be validated, as `AdmissionReview` of `admission.k8s.io/v1` describes it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct WorkloadReview {
+    /// Has to be echoed in the answer.
+    pub uid: String,
+    pub namespace: String,
+    pub dry_run: bool,
+    /// It asks for pod groups, and did not before: its pods must not come before the webhook that places
+    /// them.
+    pub begins: bool,
+    errors: Vec<FieldError>,
+}
+
+impl WorkloadReview {
+    pub fn parse(body: &[u8]) -> Result<Self, ReviewError> {
+        let mut request = request::<Object, Object>(body)?;
+        let is_update = match (request.operation.as_str(), request.sub_resource.as_str()) {
+            ("CREATE", "") => false,
+            ("UPDATE", "") => true,
+            (operation, sub_resource) => {
+                let found = format!("{operation} {}/{sub_resource}", request.resource.resource);
+                let message = format!("{found:?} is not CREATE or UPDATE of a workload");
+                return Err(request.wrong("request.operation", message));
+            }
+        };
+        let Some(new) = request.object.take() else {
+            return Err(request.wrong("request.object", "is missing"));
+        };
+        let old = request.old_object.take().filter(|_| is_update).unwrap_or_default();
+        let (is, was) = (new.metadata.annotations, old.metadata.annotations);
+        // Nothing must keep the last finalizer from going.
+        let goes = new.metadata.deletion_timestamp.is_some();
+        Ok(Self {
+            begins: !goes && asks(&is) && !asks(&was),
+            errors: if goes { Vec::new() } else { errors(&is, &was) },
+            uid: request.uid,
+            namespace: request.namespace,
+            dry_run: request.dry_run,
+        })
+    }
+
+    /// It will be refused, whatever else there is to say.
+    pub fn is_wrong(&self) -> bool {
+        !self.errors.is_empty()
+    }
+
+    /// With warnings for whoever sent the request.
+    pub fn answer(&self, warnings: Vec<String>) -> ReviewAnswer {
+        let mut answer = ReviewAnswer::allow(&*self.uid);
+        let response = &mut answer.response;
+        response.warnings = warnings;
+        if self.is_wrong() {
+            response.allowed = false;
+            response.status = Some(rejection(aggregate(&self.errors), causes(&self.errors)));
+        }
+        answer
+    }
+}
+
+fn asks(annotations: &Annotations) -> bool {
+    annotations.asks.as_deref() == Some("true")
+}
+
+/// What was wrong before may stay so, or else nobody could change anything about the workload.
+fn errors(is: &Annotations, was: &Annotations) -> Vec<FieldError> {
+    let check = |key: &str, is: &Option<String>, was: &Option<String>, well: bool, detail: &str| {
+        let value = is.as_deref().filter(|_| !well && is != was)?;
+        let field = format!("metadata.annotations[{key}]");
+        Some(FieldError::invalid(field, &quote(value), detail))
+    };
+    let readable = matches!(is.asks.as_deref(), Some("true" | "false"));
+    let sized = is.group_size.as_deref().and_then(positive).is_some();
+    let asks = check(ASKS, &is.asks, &was.asks, readable, r#"must be "true" or "false""#);
+    let detail = "must be a whole number greater than or equal to 1";
+    let size = check(GROUP_SIZE, &is.group_size, &was.group_size, sized, detail);
+    asks.into_iter().chain(size).collect()
+}
+
+#[derive(Default, Deserialize)]
+struct Object {
+    #[serde(default, deserialize_with = "null_default")]
+    metadata: ObjectMeta,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct ObjectMeta {
+    #[serde(default, deserialize_with = "null_default")]
+    annotations: Annotations,
+    deletion_timestamp: Option<serde::de::IgnoredAny>,
+}
