@@ -2,9 +2,10 @@
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
+use std::time::Duration;
 
 use clap::ValueEnum;
-use holdfast_server::{Addresses, ClusterOptions, Features, ServeOptions};
+use holdfast_server::{Addresses, ClusterOptions, Features, GangOptions, ServeOptions};
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::watch;
 
@@ -89,8 +90,44 @@ pub struct Args {
     /// Only where kube-controller-manager's disruption-controller, which does the same, is off
     #[arg(long, env = "HOLDFAST_CLEAR_STALE_DISRUPTION_TARGETS")]
     clear_stale_disruption_targets: bool,
+    /// Where the pod groups of workloads with annotation holdfast.dev/pod-groups: "true" are made, and
+    /// who starts gangs
+    #[arg(long, value_enum, default_value_t = PodGroups::Auto, env = "HOLDFAST_POD_GROUPS")]
+    pod_groups: PodGroups,
+    /// Take a gang back that is not bound whole this long after it was let go: its pods are evicted,
+    /// and wait again. Only with pod groups of Holdfast's
+    #[arg(
+        long,
+        default_value = "5m",
+        env = "HOLDFAST_GANG_TIMEOUT",
+        value_name = "TIME",
+        value_parser = parse_timeout
+    )]
+    gang_timeout: Duration,
+    /// Let the first gang in line go alone when there was no room for it this long, so that whoever adds
+    /// nodes sees its pods; 0s: never. Only with pod groups of Holdfast's
+    #[arg(
+        long,
+        default_value = "30s",
+        env = "HOLDFAST_GANG_ROOM_WAIT",
+        value_name = "TIME",
+        value_parser = parse_time
+    )]
+    gang_room_wait: Duration,
     #[command(flatten)]
     logging: LogArgs,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum PodGroups {
+    /// Kubernetes' if the cluster serves them, else Holdfast's
+    Auto,
+    /// PodGroups of scheduling.k8s.io; kube-scheduler starts gangs
+    Kubernetes,
+    /// PodGroups of scheduling.holdfast.dev; Holdfast starts gangs, by scheduling gates
+    Holdfast,
+    /// None
+    Off,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -150,6 +187,16 @@ fn options(args: &Args) -> ServeOptions {
             multi_pod_pdbs,
             clear_stale_disruption_targets: args.clear_stale_disruption_targets,
         },
+        gangs: GangOptions {
+            pod_groups: match args.pod_groups {
+                PodGroups::Auto => holdfast_server::PodGroups::Auto,
+                PodGroups::Kubernetes => holdfast_server::PodGroups::Kubernetes,
+                PodGroups::Holdfast => holdfast_server::PodGroups::Holdfast,
+                PodGroups::Off => holdfast_server::PodGroups::Off,
+            },
+            timeout: args.gang_timeout,
+            room_wait: args.gang_room_wait,
+        },
     }
 }
 
@@ -184,6 +231,36 @@ fn parse_advertise(text: &str) -> Result<String, String> {
         None | Some("") => Err("expected https://HOST[:PORT]/evict".to_owned()),
         Some(_) if !text.ends_with("/evict") => Err("the path must be /evict".to_owned()),
         Some(_) => Ok(text.to_owned()),
+    }
+}
+
+/// As Kubernetes writes durations: `90s`, `5m`, `1h30m`.
+fn parse_time(text: &str) -> Result<Duration, String> {
+    let malformed = || format!("{text:?} is no time such as 30s, 5m or 1h30m");
+    let (mut rest, mut time) = (text, Duration::ZERO);
+    while !rest.is_empty() || text.is_empty() {
+        let digits = rest.find(|c: char| !c.is_ascii_digit()).ok_or_else(malformed)?;
+        let number: u32 = rest[..digits].parse().map_err(|_| malformed())?;
+        let end = rest[digits..].find(|c: char| c.is_ascii_digit());
+        let end = end.map_or(rest.len(), |end| digits + end);
+        let unit = match &rest[digits..end] {
+            "ms" => Duration::from_millis(1),
+            "s" => Duration::from_secs(1),
+            "m" => Duration::from_mins(1),
+            "h" => Duration::from_hours(1),
+            _ => return Err(malformed()),
+        };
+        time += unit * number;
+        rest = &rest[end..];
+    }
+    Ok(time)
+}
+
+/// No gang is bound at once.
+fn parse_timeout(text: &str) -> Result<Duration, String> {
+    match parse_time(text)? {
+        time if time < Duration::from_secs(1) => Err("must be at least 1s".to_owned()),
+        time => Ok(time),
     }
 }
 
@@ -223,6 +300,9 @@ mod tests {
         assert!(!options.features.clear_stale_disruption_targets);
         assert_eq!(options.listen.to_string(), "127.0.0.1:9443");
         assert_eq!(options.advertise, None);
+        assert_eq!(options.gangs.pod_groups, holdfast_server::PodGroups::Auto);
+        assert_eq!(options.gangs.timeout, Duration::from_mins(5));
+        assert_eq!(options.gangs.room_wait, Duration::from_secs(30));
     }
 
     #[test]
@@ -244,5 +324,18 @@ mod tests {
         );
         assert!(parse(&["--feature-gates", "MultiPodPDBs"]).unwrap_err().contains("NAME=true"));
         assert!(parse(&["--mode", "other"]).unwrap_err().contains("possible values: webhook"));
+    }
+
+    #[test]
+    fn times_are_written_as_kubernetes_writes_them() {
+        let room_wait =
+            |text: &str| parse(&["--gang-room-wait", text]).map(|options| options.gangs.room_wait);
+        assert_eq!(room_wait("1h30m"), Ok(Duration::from_mins(90)));
+        assert_eq!(room_wait("1500ms"), Ok(Duration::from_millis(1500)));
+        assert_eq!(room_wait("0s"), Ok(Duration::ZERO));
+        for wrong in ["", "5", "5x", "m", "5m3", "99999999999s"] {
+            assert!(room_wait(wrong).is_err(), "{wrong}");
+        }
+        assert!(parse(&["--gang-timeout", "0s"]).unwrap_err().contains("at least 1s"));
     }
 }

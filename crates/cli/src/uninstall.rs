@@ -10,9 +10,9 @@ use holdfast_server::{ClusterOptions, Removal, UninstallOptions};
     about = "Remove from a cluster what `serve --install` put there",
     long_about = "Remove from a cluster what `serve --install` put there\n\n\
         The webhooks go first, so that nothing depends on Holdfast any more. A \
-        CustomResourceDefinition is kept while there are budgets, because deleting it deletes \
-        them all, and if it was there before Holdfast; --delete-budgets removes it all the same. Safe \
-        to repeat.",
+        CustomResourceDefinition is kept while there are budgets, or pod groups that others made, \
+        because deleting it deletes them all, and if it was there before Holdfast; --delete-budgets \
+        removes it all the same. Pods that wait for their gang are let go. Safe to repeat.",
     after_help = "Examples:\n  \
         holdfast uninstall --kubeconfig admin.kubeconfig\n  \
         holdfast uninstall --kubeconfig admin.kubeconfig --delete-budgets"

@@ -73,6 +73,12 @@ impl ApiClient {
         self.call(Method::DELETE, path, None).await
     }
 
+    /// Only if it still is the object with this uid.
+    pub async fn delete_only(&self, path: &str, uid: &str) -> Result<Answer, NoAnswer> {
+        let options = serde_json::json!({"preconditions": {"uid": uid}});
+        self.call(Method::DELETE, path, Some(("application/json", json(&options)?))).await
+    }
+
     /// Open a stream of lines. An answer other than 200 comes back as `Ok(Err(answer))`.
     pub async fn stream(
         &self,

@@ -30,7 +30,8 @@ pub struct Elector {
     clock: Clock,
     metrics: Metrics,
     feed: mpsc::Sender<Input>,
-    leads: bool,
+    /// For others who do housekeeping.
+    leads: watch::Sender<bool>,
     /// The Lease could not be read or written, and that was said.
     troubled: bool,
 }
@@ -45,7 +46,12 @@ impl Elector {
         let identity = identity()?;
         tracing::info!(identity, "standing for election");
         let election = Election::new(identity);
-        Ok(Self { election, client, clock, metrics, feed, leads: false, troubled: false })
+        let leads = watch::channel(false).0;
+        Ok(Self { election, client, clock, metrics, feed, leads, troubled: false })
+    }
+
+    pub fn leads(&self) -> watch::Receiver<bool> {
+        self.leads.subscribe()
     }
 
     /// Runs until `stop` is true, and then makes way for others. Nothing else waits for it: without a
@@ -107,10 +113,9 @@ impl Elector {
 
     /// False: nobody listens any more.
     async fn announce(&mut self, leads: bool) -> bool {
-        if leads == self.leads {
+        if !self.leads.send_if_modified(|now| std::mem::replace(now, leads) != leads) {
             return true;
         }
-        self.leads = leads;
         self.metrics.leads(leads);
         if leads {
             tracing::info!("leading: this instance keeps the statuses up to date");

@@ -22,6 +22,8 @@ pub enum Error {
     NotInstalled(Vec<String>),
     #[error("native mode cannot be changed here:\n{}", .0.iter().map(|one| format!("  - {one}")).collect::<Vec<_>>().join("\n"))]
     Obstacles(Vec<String>),
+    #[error("the cluster serves no PodGroups of scheduling.k8s.io in v1beta1 or v1alpha2")]
+    NoPodGroups,
     #[error("cannot listen on {address}: {reason}")]
     Listen { address: SocketAddr, reason: String },
     #[error("cannot make a certificate: {0}")]
@@ -40,6 +42,7 @@ impl Error {
             Self::MissingRights(_) | Self::NotInstalled(_) => {
                 "`holdfast serve --install`, run as somebody who may install, adds what is missing"
             }
+            Self::NoPodGroups => "--pod-groups holdfast makes them objects of Holdfast's",
             Self::Unlisted { .. } => "does the kubeconfig's user have the right to list them?",
             Self::Listen { .. } => "choose another address; port 0 takes any free one",
             Self::Refused { .. } => {

@@ -13,6 +13,8 @@
 //! In native mode the API server asks at `native`'s gate instead of the webhook, and gets `policy/v1`
 //! there.
 //!
+//! Beside it, `gang` puts pods into groups and starts gangs whole, in the same way: one task owns what is decided by.
+//!
 //! Only `runtime` touches the engine, from one task. Everything that waits for the network runs
 //! beside it, so a verdict never queues behind a slow request. [`serve()`] puts the parts together,
 //! `install` makes the cluster ready for them, and [`uninstall()`] takes that back.
@@ -29,9 +31,11 @@ mod effect;
 mod election;
 mod error;
 mod exempt;
+mod gang;
 mod guard;
 mod health;
 mod install;
+mod interception;
 mod listen;
 mod metrics;
 mod native;
@@ -45,6 +49,8 @@ mod webhook;
 pub use connect::ClusterOptions;
 pub use effect::Caller;
 pub use error::Error;
+pub use gang::GangOptions;
+pub use install::gang::PodGroups;
 pub use install::uninstall::{Removal, UninstallOptions, uninstall};
 pub use serve::{Addresses, Features, Mode, ServeOptions, serve};
 pub use snapshot::snapshot;

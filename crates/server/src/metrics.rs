@@ -9,6 +9,7 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use holdfast_core::Stats;
+use holdfast_core::gang::Counts;
 use holdfast_core::invariant::Invariant;
 use holdfast_core::model::{ObjectKey, Operation};
 use holdfast_core::verdict::Verdict;
@@ -49,6 +50,9 @@ pub struct Metrics {
     queue_depth: Family<QueueLabels, Gauge>,
     queue_adds: Family<QueueLabels, Counter>,
     queue_retries: Family<QueueLabels, Counter>,
+    placements: Family<OutcomeLabels, Counter>,
+    gang_actions: Family<ActionLabels, Counter>,
+    gangs: Family<StateLabels, Gauge>,
 }
 
 impl Metrics {
@@ -80,6 +84,9 @@ impl Metrics {
             queue_depth: Family::default(),
             queue_adds: Family::default(),
             queue_retries: Family::default(),
+            placements: Family::default(),
+            gang_actions: Family::default(),
+            gangs: Family::default(),
         };
         metrics.registry = Arc::new(metrics.register(started_secs));
         metrics
@@ -182,6 +189,25 @@ impl Metrics {
         self.watch_restarts.get_or_create(&KindLabels { kind: kind.to_owned() }).inc();
     }
 
+    /// A pod that was asked about.
+    pub fn placed(&self, outcome: &'static str) {
+        self.placements.get_or_create(&OutcomeLabels { outcome }).inc();
+    }
+
+    /// Something was done for a gang, or was not.
+    pub fn acted(&self, action: &'static str, outcome: &'static str) {
+        self.gang_actions.get_or_create(&ActionLabels { action, outcome }).inc();
+    }
+
+    /// How gangs stand that we start.
+    pub fn publish_gangs(&self, counts: Counts) {
+        for (state, count) in
+            [("waiting", counts.waiting), ("let-go", counts.let_go), ("whole", counts.whole)]
+        {
+            self.gangs.get_or_create(&StateLabels { state }).set(signed(count));
+        }
+    }
+
     pub fn event_dropped(&self) {
         self.events_dropped.inc();
     }
@@ -264,6 +290,23 @@ impl Metrics {
             self.watch_lag.clone(),
         );
         self.register_engine(&mut registry);
+        registry.register(
+            "holdfast_placements",
+            "Pods that were asked about at their creation: put into a group, left alone, or refused because \
+             something was not seen in time or a group could not be made",
+            self.placements.clone(),
+        );
+        registry.register(
+            "holdfast_gang_actions",
+            "What was done to pods and PodGroups for gangs, by outcome",
+            self.gang_actions.clone(),
+        );
+        registry.register(
+            "holdfast_gangs",
+            "Gangs that Holdfast starts, as the leader sees them: waiting for pods or room, let go and on \
+             their way to nodes, or whole",
+            self.gangs.clone(),
+        );
         registry
     }
 
@@ -345,6 +388,17 @@ struct GroupLabels {
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
 struct OutcomeLabels {
     outcome: &'static str,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct ActionLabels {
+    action: &'static str,
+    outcome: &'static str,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct StateLabels {
+    state: &'static str,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]

@@ -196,12 +196,12 @@ impl Runtime {
 }
 
 /// A task that panicked leaves the engine waiting for its answer for ever, so it ends the process.
-fn finished<T>(joined: Result<T, JoinError>) -> Result<T, Error> {
+pub fn finished<T>(joined: Result<T, JoinError>) -> Result<T, Error> {
     joined.map_err(|error| Error::Internal(format!("a request to the API server: {error}")))
 }
 
 /// Wakes whoever looks, if it is news.
-fn set<T: PartialEq>(sender: &watch::Sender<T>, value: T) {
+pub fn set<T: PartialEq>(sender: &watch::Sender<T>, value: T) {
     sender.send_if_modified(|now| {
         let changed = *now != value;
         *now = value;

@@ -17,6 +17,7 @@ use crate::decide::Decider;
 use crate::duty::{Duty, Front};
 use crate::election::Elector;
 use crate::error::Error;
+use crate::gang::{GangOptions, Gangs};
 use crate::guard::Guard;
 use crate::health::Health;
 use crate::install::certificate::Certificate;
@@ -42,6 +43,7 @@ pub struct ServeOptions {
     pub ready_file: Option<PathBuf>,
     pub features: Features,
     pub mode: Mode,
+    pub gangs: GangOptions,
 }
 
 /// How to stand in front of the Eviction API.
@@ -105,16 +107,17 @@ pub async fn serve(
     }
     let (install, take_over) = (options.install, options.take_over);
     let unavailable = install::unavailable::is_to_be_served(&client, install, take_over).await?;
+    let gang_api = install::gang::api(&client, options.gangs.pod_groups, install).await?;
     let clearing = options.features.clear_stale_disruption_targets;
-    let rights = install::rights::needed(clearing, native, unavailable);
+    let rights = install::rights::needed(clearing, native, unavailable, gang_api);
     if options.install {
-        install::apply(&client, &identity, &rights).await?;
+        install::apply(&client, &identity, &rights, gang_api).await?;
         if native {
             let (host, port) = (host_of(&addresses.advertised)?, port_of(&addresses.advertised));
             install::native::apply(&client, &identity, &host, port).await?;
         }
     } else {
-        install::check(&client, &rights).await?;
+        install::check(&client, &rights, gang_api).await?;
     }
     let registration = Registration {
         client: client.clone(),
@@ -144,12 +147,19 @@ pub async fn serve(
     // Not before it is elected: others may be at it.
     let elector = Elector::new(client.clone(), clock, metrics.clone(), feed.clone())?;
     feed.send(Input::Lead(false)).await.map_err(|e| Error::Internal(e.to_string()))?;
+    let leads = elector.leads();
     let elector = tokio::spawn(elector.run(parts_stop.clone()));
     for kind in kinds {
         let watcher = Watcher::new(client.clone(), kind, feed.clone(), metrics.clone());
         tokio::spawn(watcher.run());
     }
     let guard = unavailable.then(|| Guard::new(&registration, covered, feed));
+    let gangs = gang_api
+        .map(|api| Gangs::start(api, options.gangs, &registration, clock, metrics.clone(), leads));
+    let (gangs, placing, mut gang_runtime) = match gangs {
+        Some((gangs, placer, runtime)) => (Some(gangs), Some(webhook::gang(placer)), Some(runtime)),
+        None => (None, None, None),
+    };
 
     let decider = Decider { asked: asked.clone(), clock, metrics: metrics.clone() };
     let health = Health { asked, stats, unsynced: unsynced.clone(), metrics }.router();
@@ -162,12 +172,13 @@ pub async fn serve(
             Front::native(client, decider, certificate, registration, serves.clone()).await?
         }
     };
-    let router = guarding.into_iter().fold(router, Router::merge);
+    let router = guarding.into_iter().chain(placing).fold(router, Router::merge);
     let webhook = tokio::spawn(listen::serve(webhook_listener, Some(acceptor), router, parts_stop));
 
     let outcome = tokio::select! {
-        outcome = Box::pin(until_stopped(&options, (duty, guard), &addresses, unsynced, stop, ready)) => outcome,
+        outcome = Box::pin(until_stopped(&options, (duty, guard, gangs), &addresses, unsynced, stop, ready)) => outcome,
         outcome = &mut runtime => return ended(outcome),
+        outcome = running(&mut gang_runtime) => return ended(outcome),
     };
     tracing::info!("stopping: no new requests, answering those in flight");
     stop_parts.send_replace(true);
@@ -178,13 +189,16 @@ pub async fn serve(
     // Only now: requests in flight need the engine.
     let _ = stop_runtime.send(());
     ended(runtime.await)?;
+    if let Some(gangs) = gang_runtime {
+        gangs.abort();
+    }
     remove_ready_file(&options).await;
     outcome
 }
 
 async fn until_stopped(
     options: &ServeOptions,
-    (mut duty, guard): (Duty, Option<Guard>),
+    (mut duty, guard, gangs): (Duty, Option<Guard>, Option<Gangs>),
     addresses: &Addresses,
     unsynced: watch::Receiver<Vec<String>>,
     mut stop: watch::Receiver<bool>,
@@ -202,6 +216,9 @@ async fn until_stopped(
         if let (Some(guard), true) = (&guard, options.install && !joined) {
             guard.begin().await?;
         }
+        if let Some(gangs) = &gangs {
+            gangs.begin(options.install).await?;
+        }
         if let Some(path) = &options.ready_file {
             write_ready_file(path, addresses).await?;
         }
@@ -218,8 +235,13 @@ async fn until_stopped(
             guard.keep().await;
         }
     };
+    let placing = async {
+        if let Some(gangs) = gangs {
+            gangs.keep().await;
+        }
+    };
     tokio::select! {
-        ((), ()) = async { tokio::join!(duty.keep(), guarding) } => {}
+        ((), (), ()) = async { tokio::join!(duty.keep(), guarding, placing) } => {}
         // An error means that the sender is gone, which is as good a reason to stop.
         _ = stop.wait_for(|stop| *stop) => {}
     }
@@ -290,6 +312,14 @@ async fn remove_ready_file(options: &ServeOptions) {
         && error.kind() != std::io::ErrorKind::NotFound
     {
         tracing::warn!(path = %path.display(), %error, "cannot remove the ready file");
+    }
+}
+
+/// Never, if there is no such task.
+async fn running<T>(task: &mut Option<JoinHandle<T>>) -> Result<T, tokio::task::JoinError> {
+    match task {
+        Some(task) => task.await,
+        None => std::future::pending().await,
     }
 }
 

@@ -1,6 +1,7 @@
 //! `POST /evict`: the API server asks, the engine decides. And what `PodUnavailableBudgets` need besides.
 
 mod budgets;
+mod place;
 mod pods;
 
 use axum::Json;
@@ -18,6 +19,8 @@ use tokio::time::Instant;
 use crate::api_client::ApiClient;
 use crate::decide::Decider;
 use crate::exempt::Exemptions;
+use crate::gang::Placer;
+use crate::install::gang::{self, PLACE_PATH, WORKLOADS_PATH};
 use crate::install::unavailable::{BUDGETS_PATH, CONVERT_PATH, PODS_PATH, PROBE};
 use crate::metrics::Metrics;
 use pods::Pods;
@@ -57,6 +60,15 @@ pub fn unavailable(client: ApiClient, decider: Decider) -> Router {
     pods.merge(budgets)
 }
 
+/// Everything about pod groups.
+pub fn gang(placer: Placer) -> Router {
+    Router::new()
+        .route(PLACE_PATH, post(place::place))
+        .route(WORKLOADS_PATH, post(place::workload))
+        .layer(DefaultBodyLimit::max(PODS_MAX))
+        .with_state(placer)
+}
+
 async fn evict(State(decider): State<Decider>, body: Result<Bytes, BytesRejection>) -> Response {
     let arrived = Instant::now();
     let body = match readable(body, &decider.metrics) {
@@ -71,7 +83,7 @@ async fn evict(State(decider): State<Decider>, body: Result<Bytes, BytesRejectio
             return refuse(&error);
         }
     };
-    if review.dry_run && review.pod.name == PROBE {
+    if review.dry_run && [PROBE.pod, gang::PROBE.pod].contains(&review.pod.name.as_str()) {
         // It is another webhook that it looks for.
         return Json(ReviewAnswer::allow(review.uid)).into_response();
     }
@@ -102,23 +114,23 @@ fn refuse(error: &ReviewError) -> Response {
 }
 
 fn refusal(uid: &str, error: &ReviewError) -> Value {
+    let mut refusal = denial(uid, 400, "BadRequest", &error.to_string());
+    refusal["response"]["status"]["details"] = json!({"causes": [{
+        "reason": "FieldValueInvalid",
+        "field": error.field,
+        "message": error.message,
+    }]});
+    refusal
+}
+
+fn denial(uid: &str, code: u16, reason: &str, message: &str) -> Value {
     json!({
         "apiVersion": "admission.k8s.io/v1",
         "kind": "AdmissionReview",
         "response": {
             "uid": uid,
             "allowed": false,
-            "status": {
-                "status": "Failure",
-                "code": 400,
-                "reason": "BadRequest",
-                "message": error.to_string(),
-                "details": {"causes": [{
-                    "reason": "FieldValueInvalid",
-                    "field": error.field,
-                    "message": error.message,
-                }]},
-            },
+            "status": {"status": "Failure", "code": code, "reason": reason, "message": message},
         },
     })
 }

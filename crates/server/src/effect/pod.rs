@@ -66,7 +66,7 @@ fn outcome(answer: &Answer, pod: &ObjectKey) -> PodReadOutcome {
     PodReadOutcome::Failed(answer.message())
 }
 
-fn path(pod: &ObjectKey) -> String {
+pub fn path(pod: &ObjectKey) -> String {
     format!("/api/v1/namespaces/{}/pods/{}", pod.namespace, pod.name)
 }
 

@@ -1,9 +1,12 @@
 //! The objects by which API servers find us, each with our address and our certificates in it.
 
+use std::collections::BTreeSet;
+
+use holdfast_core::model::GroupApi;
 use serde_json::Value;
 
 use super::manifests::{self, Installed, Intercept};
-use super::unavailable;
+use super::{gang, unavailable};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Entry {
@@ -14,6 +17,10 @@ pub enum Entry {
     Guard,
     /// `PodUnavailableBudgets` come to be converted from version to version.
     Conversion,
+    /// Pods come to be put into their groups, of this API.
+    Placing(GroupApi),
+    /// Workloads come that ask for groups.
+    Asking,
 }
 
 impl Entry {
@@ -22,6 +29,8 @@ impl Entry {
             Self::Evictions(_) => Installed::Webhook,
             Self::Guard => Installed::Guard,
             Self::Conversion => Installed::UnavailableCrd,
+            Self::Placing(_) => Installed::Placing,
+            Self::Asking => Installed::Asking,
         }
     }
 
@@ -31,6 +40,8 @@ impl Entry {
             Self::Evictions(_) => evict.to_owned(),
             Self::Guard => endpoint(evict, unavailable::BUDGETS_PATH),
             Self::Conversion => endpoint(evict, unavailable::CONVERT_PATH),
+            Self::Placing(_) => endpoint(evict, gang::PLACE_PATH),
+            Self::Asking => endpoint(evict, gang::WORKLOADS_PATH),
         }
     }
 
@@ -41,6 +52,8 @@ impl Entry {
             // Whoever was guarded goes on being so.
             Self::Guard => unavailable::guard(evict, bundle, &unavailable::guarded(now)),
             Self::Conversion => unavailable::crd(&self.url(evict), bundle, now),
+            Self::Placing(api) => gang::placing(api, evict, bundle, &gang::placed(now)),
+            Self::Asking => gang::asking(evict, bundle),
         }
     }
 
@@ -55,6 +68,13 @@ impl Entry {
                  until `serve --install` puts it back"
             }
             Self::Conversion => "deleted, and all PodUnavailableBudgets with it",
+            Self::Placing(_) => {
+                "not there: new pods get no groups until `serve --install` puts it back"
+            }
+            Self::Asking => {
+                "not there: the first pods of workloads that ask for groups may get none, until \
+                 `serve --install` puts it back"
+            }
         }
     }
 
@@ -79,4 +99,13 @@ impl Entry {
 /// Another path on the same host.
 pub fn endpoint(evict: &str, path: &str) -> String {
     format!("{}{path}", evict.strip_suffix("/evict").unwrap_or(evict))
+}
+
+/// The namespaces that a webhook of the configuration is called in.
+pub fn selected(configuration: &Value, webhook: &str) -> BTreeSet<String> {
+    let webhooks = configuration["webhooks"].as_array();
+    let found = webhooks.into_iter().flatten().find(|found| found["name"] == webhook);
+    let values = found.map(|found| &found["namespaceSelector"]["matchExpressions"][0]["values"]);
+    let names = values.and_then(Value::as_array).into_iter().flatten().filter_map(Value::as_str);
+    names.map(str::to_owned).collect()
 }

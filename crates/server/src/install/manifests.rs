@@ -1,9 +1,11 @@
 //! The objects that Holdfast puts on a cluster, in webhook mode with the webhook at a URL.
 
+use holdfast_api::crd;
+use holdfast_core::model::GroupApi;
 use serde_json::{Value, json};
 
 use super::rights::{Right, Where, rules};
-use super::{EXCLUDED_NAMESPACES, MANAGED_BY, NAME, SYSTEM_NAMESPACE};
+use super::{EXCLUDED_NAMESPACES, MANAGED_BY, NAME, POD_GROUPS, SYSTEM_NAMESPACE};
 use crate::connect::Identity;
 use crate::webhook::TIMEOUT_SECONDS;
 
@@ -33,6 +35,12 @@ pub enum Installed {
     /// Of `PodUnavailableBudgets`, as are the webhooks of the guard: on them, and on pods.
     UnavailableCrd,
     Guard,
+    /// Of pod groups in shape Holdfast.
+    PodGroupCrd,
+    WorkloadCrd,
+    /// Of pod groups: the webhooks on pods, and that on workloads.
+    Placing,
+    Asking,
     /// By whichever instance comes first, not by the installer.
     Lease,
 }
@@ -41,7 +49,9 @@ impl Installed {
     /// As kubectl writes it: `clusterrole/holdfast`.
     pub fn title(self) -> String {
         let singular = match self {
-            Self::Crd | Self::UnavailableCrd => "customresourcedefinition",
+            Self::Crd | Self::UnavailableCrd | Self::PodGroupCrd | Self::WorkloadCrd => {
+                "customresourcedefinition"
+            }
             Self::Namespace => "namespace",
             Self::ClusterRole => "clusterrole",
             Self::ClusterRoleBinding => "clusterrolebinding",
@@ -50,8 +60,8 @@ impl Installed {
             Self::Service => "service",
             Self::PriorityLevel => "prioritylevelconfiguration",
             Self::FlowSchema => "flowschema",
-            Self::Webhook => "mutatingwebhookconfiguration",
-            Self::Guard => "validatingwebhookconfiguration",
+            Self::Webhook | Self::Placing => "mutatingwebhookconfiguration",
+            Self::Guard | Self::Asking => "validatingwebhookconfiguration",
             Self::Lease => "lease",
         };
         format!("{singular}/{}", self.name())
@@ -61,10 +71,18 @@ impl Installed {
         match self {
             Self::Crd => "poddisruptionbudgets.policy.holdfast.dev",
             Self::UnavailableCrd => "podunavailablebudgets.policy.kruise.io",
+            Self::PodGroupCrd => "podgroups.scheduling.holdfast.dev",
+            Self::WorkloadCrd => "workloads.scheduling.holdfast.dev",
+            Self::Placing | Self::Asking => POD_GROUPS,
             Self::Namespace => SYSTEM_NAMESPACE,
             Self::AuthenticationReader => "holdfast-authentication-reader",
             _ => NAME,
         }
+    }
+
+    /// Nobody else can have made it.
+    pub fn is_in_our_domain(self) -> bool {
+        matches!(self, Self::Crd | Self::PodGroupCrd | Self::WorkloadCrd)
     }
 
     pub fn path(self) -> String {
@@ -81,15 +99,19 @@ impl Installed {
                 return format!("/api/v1/namespaces/{SYSTEM_NAMESPACE}/services/{name}");
             }
             Self::Lease => return namespaced("coordination.k8s.io", "leases", name),
-            Self::Crd | Self::UnavailableCrd => {
+            Self::Crd | Self::UnavailableCrd | Self::PodGroupCrd | Self::WorkloadCrd => {
                 ("apiextensions.k8s.io", "customresourcedefinitions")
             }
             Self::ClusterRole => (RBAC, "clusterroles"),
             Self::ClusterRoleBinding => (RBAC, "clusterrolebindings"),
             Self::PriorityLevel => ("flowcontrol.apiserver.k8s.io", "prioritylevelconfigurations"),
             Self::FlowSchema => ("flowcontrol.apiserver.k8s.io", "flowschemas"),
-            Self::Webhook => ("admissionregistration.k8s.io", "mutatingwebhookconfigurations"),
-            Self::Guard => ("admissionregistration.k8s.io", "validatingwebhookconfigurations"),
+            Self::Webhook | Self::Placing => {
+                ("admissionregistration.k8s.io", "mutatingwebhookconfigurations")
+            }
+            Self::Guard | Self::Asking => {
+                ("admissionregistration.k8s.io", "validatingwebhookconfigurations")
+            }
         };
         format!("/apis/{api}/v1/{plural}/{name}")
     }
@@ -101,16 +123,23 @@ fn namespaced(api: &str, plural: &str, name: &str) -> String {
 
 /// Everything but the namespace, which is there before them, and the webhook, which comes when we can
 /// answer it.
-pub fn base(identity: &Identity, rights: &[Right]) -> Vec<Manifest> {
-    vec![
-        Manifest { kind: Installed::Crd, body: crd() },
+pub fn base(identity: &Identity, rights: &[Right], gangs: Option<GroupApi>) -> Vec<Manifest> {
+    let mut manifests = vec![
+        Manifest { kind: Installed::Crd, body: labelled(crd::crd()) },
         Manifest { kind: Installed::ClusterRole, body: role("ClusterRole", rights) },
         Manifest { kind: Installed::ClusterRoleBinding, body: binding("ClusterRole", identity) },
         Manifest { kind: Installed::Role, body: role("Role", rights) },
         Manifest { kind: Installed::RoleBinding, body: binding("Role", identity) },
         Manifest { kind: Installed::PriorityLevel, body: priority_level() },
         Manifest { kind: Installed::FlowSchema, body: flow_schema(identity) },
-    ]
+    ];
+    if gangs == Some(GroupApi::Holdfast) {
+        manifests.extend([
+            Manifest { kind: Installed::WorkloadCrd, body: labelled(crd::workloads()) },
+            Manifest { kind: Installed::PodGroupCrd, body: labelled(crd::pod_groups()) },
+        ]);
+    }
+    manifests
 }
 
 /// What native mode needs besides.
@@ -210,6 +239,10 @@ pub fn metadata() -> Value {
     json!({"name": NAME, "labels": {MANAGED_BY: NAME}})
 }
 
+pub fn metadata_of(kind: Installed) -> Value {
+    json!({"name": kind.name(), "labels": {MANAGED_BY: NAME}})
+}
+
 fn metadata_in(place: Where) -> Value {
     let mut metadata = metadata();
     if place == Where::System {
@@ -218,8 +251,7 @@ fn metadata_in(place: Where) -> Value {
     metadata
 }
 
-fn crd() -> Value {
-    let mut crd = holdfast_api::crd::crd();
+fn labelled(mut crd: Value) -> Value {
     crd["metadata"]["labels"][MANAGED_BY] = json!(NAME);
     crd
 }
@@ -317,7 +349,7 @@ mod tests {
     #[test]
     fn what_is_installed() {
         let identity = Identity::User("holdfast".to_owned());
-        let mut manifests = base(&identity, &needed(false, false, true));
+        let mut manifests = base(&identity, &needed(false, false, true, None), None);
         manifests.push(webhook("https://127.0.0.1:9443/evict", &json!("Q0E="), Intercept::Outside));
         // The CRD is snapshot in the crate that owns it.
         let text: Vec<String> = manifests
@@ -336,7 +368,11 @@ mod tests {
             namespace: "holdfast-system".into(),
             name: "holdfast".into(),
         };
-        let mut manifests = base(&account, &needed(true, true, true));
+        let mut manifests = base(
+            &account,
+            &needed(true, true, true, Some(GroupApi::Holdfast)),
+            Some(GroupApi::Holdfast),
+        );
         manifests.push(webhook("https://127.0.0.1:9443/evict", &json!("Q0E="), Intercept::Outside));
         for Manifest { kind, body } in manifests {
             assert_eq!(body["metadata"]["name"], kind.name(), "{}", kind.title());

@@ -7,9 +7,11 @@
 mod bundle;
 pub mod certificate;
 mod entry;
+pub mod gang;
 mod manifests;
 pub mod native;
 mod registration;
+mod release;
 pub mod rights;
 pub mod unavailable;
 pub mod uninstall;
@@ -27,14 +29,17 @@ use crate::watch::{Backoff, Source};
 pub use entry::Entry;
 use holdfast_api::unavailable as kruise;
 use holdfast_core::Kind;
-pub use manifests::Intercept;
-use manifests::{Installed, Manifest};
+use holdfast_core::model::GroupApi;
+use manifests::Manifest;
+pub use manifests::{Installed, Intercept};
 pub use native::import::IMPORTED;
 pub use registration::{Registration, State};
 use rights::Right;
 
 /// Of every object of ours, and the field manager.
 pub const NAME: &str = "holdfast";
+/// Of the webhooks that pod groups need.
+pub const POD_GROUPS: &str = "holdfast-pod-groups";
 pub const MANAGED_BY: &str = "app.kubernetes.io/managed-by";
 
 /// By this name the aggregator verifies our certificate.
@@ -53,23 +58,27 @@ const EFFECT: Duration = Duration::from_secs(15);
 const NAMESPACE_GONE: Duration = Duration::from_secs(30);
 
 /// Applies everything but the webhook, and waits until it is in force.
-pub async fn apply(client: &ApiClient, identity: &Identity, rights: &[Right]) -> Result<(), Error> {
+pub async fn apply(
+    client: &ApiClient,
+    identity: &Identity,
+    rights: &[Right],
+    gangs: Option<GroupApi>,
+) -> Result<(), Error> {
     ensure_namespace(client).await?;
-    for manifest in manifests::base(identity, rights) {
+    for manifest in manifests::base(identity, rights, gangs) {
         apply_one(client, &manifest).await?;
     }
     let deadline = Instant::now() + EFFECT;
     let mut backoff = Backoff::new();
     loop {
-        let missing = missing(client, rights).await?;
+        let missing = missing(client, rights, gangs).await?;
         let mut rights = missing.rights;
-        if !missing.crd && rights.is_empty() {
+        if missing.crds.is_empty() && rights.is_empty() {
             return Ok(());
         }
         if Instant::now() > deadline {
-            if missing.crd {
-                rights.insert(0, format!("{} (not served yet)", Installed::Crd.title()));
-            }
+            let crds = missing.crds.iter().map(|crd| format!("{} (not served yet)", crd.title()));
+            rights.splice(0..0, crds);
             return Err(Error::Refused {
                 action: "install".to_owned(),
                 reason: format!("not in force after {} s: {}", EFFECT.as_secs(), rights.join(", ")),
@@ -80,12 +89,13 @@ pub async fn apply(client: &ApiClient, identity: &Identity, rights: &[Right]) ->
 }
 
 /// Fails with what is missing, if anything is. For those who serve without installing.
-pub async fn check(client: &ApiClient, rights: &[Right]) -> Result<(), Error> {
-    let missing = missing(client, rights).await?;
-    let mut objects = Vec::new();
-    if missing.crd {
-        objects.push(Installed::Crd.title());
-    }
+pub async fn check(
+    client: &ApiClient,
+    rights: &[Right],
+    gangs: Option<GroupApi>,
+) -> Result<(), Error> {
+    let missing = missing(client, rights, gangs).await?;
+    let mut objects: Vec<String> = missing.crds.iter().map(|crd| crd.title()).collect();
     for kind in [Installed::PriorityLevel, Installed::FlowSchema, Installed::Webhook] {
         if !exists(client, kind).await? {
             objects.push(kind.title());
@@ -126,18 +136,32 @@ pub async fn await_unavailable(client: &ApiClient) -> Result<(), Error> {
 }
 
 struct Missing {
-    crd: bool,
+    crds: Vec<Installed>,
     rights: Vec<String>,
 }
 
-async fn missing(client: &ApiClient, rights: &[Right]) -> Result<Missing, Error> {
+async fn missing(
+    client: &ApiClient,
+    rights: &[Right],
+    gangs: Option<GroupApi>,
+) -> Result<Missing, Error> {
     let failed = |NoAnswer(reason)| Error::Refused {
         action: "find out what is installed".to_owned(),
         reason,
     };
-    let crd = Source::of(&Kind::Budget).find(client).await.map_err(failed)?.is_none();
+    let mut kinds = vec![(Installed::Crd, Kind::Budget)];
+    if let Some(api @ GroupApi::Holdfast) = gangs {
+        kinds.push((Installed::PodGroupCrd, Kind::PodGroup(api)));
+        kinds.push((Installed::WorkloadCrd, Kind::Workload(api)));
+    }
+    let mut crds = Vec::new();
+    for (crd, kind) in kinds {
+        if Source::of(&kind).find(client).await.map_err(failed)?.is_none() {
+            crds.push(crd);
+        }
+    }
     let rights = rights::missing(client, rights).await.map_err(failed)?;
-    Ok(Missing { crd, rights })
+    Ok(Missing { crds, rights })
 }
 
 async fn exists(client: &ApiClient, kind: Installed) -> Result<bool, Error> {

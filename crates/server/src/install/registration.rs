@@ -271,6 +271,7 @@ pub fn encoded(bundle: &str) -> Value {
 mod tests {
     use super::super::Intercept;
     use super::*;
+    use holdfast_core::model::GroupApi;
 
     #[test]
     fn the_bundle_is_read_as_it_was_written() {
@@ -278,6 +279,8 @@ mod tests {
             (Entry::Evictions(Intercept::Outside), "https://h/evict"),
             (Entry::Guard, "https://h/podunavailablebudgets"),
             (Entry::Conversion, "https://h/convert"),
+            (Entry::Placing(GroupApi::Kubernetes), "https://h/place"),
+            (Entry::Asking, "https://h/workloads"),
         ];
         for (entry, address) in entries {
             let object = entry.body("https://h/evict", &encoded("one\ntwo\n"), &Value::Null);

@@ -1,11 +1,13 @@
 //! What serving needs to be allowed: the one table behind the `ClusterRole`, the `Role` and the check at
 //! start.
 
+use holdfast_core::model::GroupApi;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
+use super::gang;
 use super::unavailable::PROBE;
-use super::{NAME, SYSTEM_NAMESPACE};
+use super::{NAME, POD_GROUPS, SYSTEM_NAMESPACE};
 use crate::api_client::{ApiClient, NoAnswer};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -90,7 +92,7 @@ const UNAVAILABLE: &[Right] = &[
     Right { verbs: &["update"], ..UNAVAILABLE_CRD },
     named("admissionregistration.k8s.io", &["validatingwebhookconfigurations"], &["get", "update"]),
     // To see whether API servers call us about pods: of this name alone.
-    Right { name: Some(PROBE), ..right("", &["pods/eviction"], &["create"]) },
+    Right { name: Some(PROBE.pod), ..right("", &["pods/eviction"], &["create"]) },
     // Whether it is the system that takes a pod away: of other owners it is found out by their /scale.
     right("", &["namespaces", "nodes", "replicationcontrollers"], GET),
     right("apps", &["replicasets", "deployments", "statefulsets", "daemonsets"], GET),
@@ -100,14 +102,58 @@ const UNAVAILABLE: &[Right] = &[
     right("apps.kruise.io", &["clonesets", "statefulsets", "daemonsets"], GET),
 ];
 
+/// What pod groups need besides, wherever they are.
+const GANGS: &[Right] = &[
+    right("", &["namespaces"], READ),
+    Right {
+        name: Some(POD_GROUPS),
+        ..right(
+            "admissionregistration.k8s.io",
+            &["mutatingwebhookconfigurations", "validatingwebhookconfigurations"],
+            &["get", "update"],
+        )
+    },
+];
+
+/// Where they are Kubernetes'.
+const GANGS_OF_KUBERNETES: &[Right] = &[
+    right("scheduling.k8s.io", &["podgroups"], &["get", "create", "patch", "delete"]),
+    right("scheduling.k8s.io", &["podgroups/status"], &["patch"]),
+    right("scheduling.k8s.io", &["workloads"], &["get", "create", "patch"]),
+    // To see whether API servers call us about pods: of this name alone.
+    Right { name: Some(gang::PROBE.pod), ..right("", &["pods/eviction"], &["create"]) },
+];
+
+/// Where they are ours.
+const GANGS_OF_HOLDFAST: &[Right] = &[
+    right("scheduling.holdfast.dev", &["podgroups"], &["get", "create", "patch", "delete"]),
+    right("scheduling.holdfast.dev", &["podgroups/status"], &["patch"]),
+    right("scheduling.holdfast.dev", &["workloads"], &["get", "create", "patch"]),
+    // Where there is room.
+    right("", &["nodes"], READ),
+    // Gates are lifted, and gangs that do not come to be are taken back.
+    right("", &["pods"], &["patch"]),
+    right("", &["pods/eviction"], &["create"]),
+];
+
 const CLEARING: Right = right("", &["pods/status"], &["patch"]);
 
 /// `clearing`: whether stale `DisruptionTarget` conditions are to be cleared; `unavailable`: whether
-/// `PodUnavailableBudgets` are ours.
-pub fn needed(clearing: bool, native: bool, unavailable: bool) -> Vec<Right> {
+/// `PodUnavailableBudgets` are ours; `gangs`: where pod groups are.
+pub fn needed(
+    clearing: bool,
+    native: bool,
+    unavailable: bool,
+    gangs: Option<GroupApi>,
+) -> Vec<Right> {
     let native = if native { NATIVE } else { &[] };
     let unavailable = if unavailable { UNAVAILABLE } else { &[] };
-    let all = SERVING.iter().chain(native).chain(unavailable);
+    let (common, gangs): (&[Right], &[Right]) = match gangs {
+        None => (&[], &[]),
+        Some(GroupApi::Kubernetes) => (GANGS, GANGS_OF_KUBERNETES),
+        Some(GroupApi::Holdfast) => (GANGS, GANGS_OF_HOLDFAST),
+    };
+    let all = SERVING.iter().chain(native).chain(unavailable).chain(common).chain(gangs);
     all.copied().chain(clearing.then_some(CLEARING)).collect()
 }
 
@@ -229,16 +275,19 @@ mod tests {
 
     #[test]
     fn clearing_needs_one_more() {
-        assert!(!needed(false, false, true).contains(&CLEARING));
-        assert!(needed(true, false, true).contains(&CLEARING));
+        assert!(!needed(false, false, true, None).contains(&CLEARING));
+        assert!(needed(true, false, true, None).contains(&CLEARING));
     }
 
     #[test]
     fn evictions_are_a_right_about_the_probe_alone() {
-        let rights = needed(true, true, true);
+        let rights = needed(true, true, true, Some(GroupApi::Kubernetes));
         let evicting = rights.iter().filter(|right| right.resources.contains(&"pods/eviction"));
-        assert_eq!(evicting.map(|right| right.name).collect::<Vec<_>>(), [Some(PROBE)]);
-        let without = needed(true, true, false);
+        assert_eq!(
+            evicting.map(|right| right.name).collect::<Vec<_>>(),
+            [Some(PROBE.pod), Some(gang::PROBE.pod)]
+        );
+        let without = needed(true, true, false, None);
         assert!(without.iter().all(|right| right.group != "policy.kruise.io"));
     }
 }

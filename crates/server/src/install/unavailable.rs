@@ -6,23 +6,22 @@ use std::collections::BTreeSet;
 use http::StatusCode;
 use serde_json::{Value, json};
 
-use super::entry::endpoint;
+use super::entry::{endpoint, selected};
 use super::manifests::{Installed, metadata};
 use super::registration::is_ours;
 use super::{EXCLUDED_NAMESPACES, MANAGED_BY, NAME, refused};
 use crate::api_client::{ApiClient, NoAnswer};
 use crate::error::Error;
+use crate::interception::Probe;
 use crate::webhook::TIMEOUT_SECONDS;
 
 pub const BUDGETS_PATH: &str = "/podunavailablebudgets";
 pub const CONVERT_PATH: &str = "/convert";
 pub const PODS_PATH: &str = "/pods";
 
-/// No such pod needs to be there: its evictions show whether API servers call the webhook on pods.
-pub const PROBE: &str = "holdfast-probe";
-
-/// How the webhook answers the probe.
-pub const PROBED: &str = "this probe of Holdfast's has come where it should";
+/// Of the webhook on pods.
+pub const PROBE: Probe =
+    Probe { pod: "holdfast-probe", answer: "this probe of Holdfast's has come where it should" };
 
 /// The webhook on pods.
 const PODS_WEBHOOK: &str = "pods.holdfast.dev";
@@ -138,7 +137,7 @@ fn pods(evict: &str, bundle: &Value, namespaces: &BTreeSet<String>) -> Value {
         "matchConditions": [
             condition("not-ended", IS_NOT_ENDED),
             condition("disruptive", MAY_DISRUPT),
-            condition("probe", &is_probe()),
+            condition("probe", &format!("request.operation != 'CREATE' || {}", PROBE.condition())),
         ],
         // As for evictions: an allow that nobody recorded breaks the budget.
         "failurePolicy": "Fail",
@@ -160,17 +159,9 @@ const MAY_DISRUPT: &str = "request.operation != 'UPDATE' || object.spec != oldOb
     key.startsWith('unavailable-pod.kruise.io/') && \
     !(has(oldObject.metadata.labels) && key in oldObject.metadata.labels)))";
 
-fn is_probe() -> String {
-    format!("request.operation != 'CREATE' || (request.name == '{PROBE}' && request.dryRun)")
-}
-
 /// The namespaces in which the configuration has pods asked about.
 pub fn guarded(configuration: &Value) -> BTreeSet<String> {
-    let webhooks = configuration["webhooks"].as_array();
-    let pods = webhooks.into_iter().flatten().find(|webhook| webhook["name"] == PODS_WEBHOOK);
-    let values = pods.map(|pods| &pods["namespaceSelector"]["matchExpressions"][0]["values"]);
-    let names = values.and_then(Value::as_array).into_iter().flatten().filter_map(Value::as_str);
-    names.map(str::to_owned).collect()
+    selected(configuration, PODS_WEBHOOK)
 }
 
 /// Neither we nor the control plane may depend on ourselves.

@@ -10,12 +10,14 @@ use tokio::time::Instant;
 use super::manifests::Installed;
 use super::native::give_back;
 use super::registration::is_ours;
+use super::release::release;
 use super::unavailable::{MANAGED_BEFORE, TAKEN_OVER};
 use super::{MANAGED_BY, NAME, refused};
 use crate::api_client::{ApiClient, MERGE_PATCH, NoAnswer};
 use crate::connect::{ClusterOptions, connect};
 use crate::discovery::Resource;
 use crate::error::Error;
+use crate::gang::act::own;
 use crate::watch::Backoff;
 use holdfast_api::{budget, unavailable};
 
@@ -42,9 +44,11 @@ pub enum Removal {
 }
 
 /// The webhooks first: from then on nothing depends on us. The CRDs last, if at all.
-const ORDER: [Installed; 12] = [
+const ORDER: [Installed; 14] = [
     Installed::Webhook,
     Installed::Guard,
+    Installed::Asking,
+    Installed::Placing,
     Installed::FlowSchema,
     Installed::PriorityLevel,
     Installed::Service,
@@ -82,21 +86,27 @@ pub async fn uninstall(
         Definition::Ours => count_unavailable(&client).await,
         Definition::GivenBack | Definition::NotOurs => None,
     };
+    let gangs = labels(&client, Installed::PodGroupCrd).await?.is_some();
     for kind in ORDER {
         tell(&remove(&client, kind, String::new()).await?);
         if native && kind == Installed::Webhook {
             let copies = give_back::drop_budgets(&client).await?;
             tell(&Removal::Removed(format!("{copies} copies of what are built-in budgets now")));
         }
+        if gangs && kind == Installed::Placing {
+            let (pods, groups) = release(&client).await?;
+            let step = format!("let go of {pods} pods that waited for their gang");
+            tell(&Removal::Progress(format!("{step}, and of {groups} PodGroups")));
+        }
     }
     let delete = options.delete_budgets;
     // Without budgets there is nothing that deleting it could lose.
-    tell(&remove_crd(&client, Installed::Crd, count, delete || count == Some(0)).await?);
+    tell(&remove_crd(&client, Installed::Crd, &budgets(count), delete || count == Some(0)).await?);
     let kind = Installed::UnavailableCrd;
     tell(&match unavailable {
         Definition::Ours => {
             let delete = delete || unavailable_count == Some(0);
-            remove_crd(&client, kind, unavailable_count, delete).await?
+            remove_crd(&client, kind, &budgets(unavailable_count), delete).await?
         }
         // Nobody asked us to delete what others have made.
         Definition::GivenBack => {
@@ -106,22 +116,35 @@ pub async fn uninstall(
         // Says that it is not ours, or not there.
         Definition::NotOurs => remove(&client, kind, String::new()).await?,
     });
+    for (kind, plural) in
+        [(Installed::PodGroupCrd, "podgroups"), (Installed::WorkloadCrd, "workloads")]
+    {
+        // Those that we made are nobody's loss.
+        let others = format!("{}?labelSelector={MANAGED_BY}%21%3D{NAME}&", own(plural).path());
+        let count = count_at(&client, &others).await;
+        let others = count.map_or("all".to_owned(), |count| count.to_string());
+        let objects = format!("{others} {plural} that others made");
+        tell(&remove_crd(&client, kind, &objects, delete || count == Some(0)).await?);
+    }
     Ok(())
+}
+
+fn budgets(count: Option<usize>) -> String {
+    match count {
+        None => "all budgets (they could not be counted)".to_owned(),
+        Some(1) => "1 budget".to_owned(),
+        Some(n) => format!("{n} budgets"),
+    }
 }
 
 async fn remove_crd(
     client: &ApiClient,
     kind: Installed,
-    count: Option<usize>,
+    objects: &str,
     delete: bool,
 ) -> Result<Removal, Error> {
-    let budgets = match count {
-        None => "all budgets (they could not be counted)".to_owned(),
-        Some(1) => "1 budget".to_owned(),
-        Some(n) => format!("{n} budgets"),
-    };
     if delete {
-        let removal = remove(client, kind, format!(" with {budgets}")).await?;
+        let removal = remove(client, kind, format!(" with {objects}")).await?;
         if matches!(removal, Removal::Removed(_)) {
             wait_until_gone(client, kind).await?;
         }
@@ -130,7 +153,7 @@ async fn remove_crd(
     let object = kind.title();
     Ok(match labels(client, kind).await? {
         None => Removal::NotThere(object),
-        Some(_) => Removal::Kept { object, why: format!("deleting it deletes {budgets}") },
+        Some(_) => Removal::Kept { object, why: format!("deleting it deletes {objects}") },
     })
 }
 
@@ -187,7 +210,7 @@ async fn remove(client: &ApiClient, kind: Installed, what_else: String) -> Resul
         None => return Ok(Removal::NotThere(title)),
         // The CRD's name is in our own domain; others could have chosen "holdfast" before us.
         Some(labels)
-            if kind != Installed::Crd && labels.get(MANAGED_BY).is_none_or(|by| by != NAME) =>
+            if !kind.is_in_our_domain() && labels.get(MANAGED_BY).is_none_or(|by| by != NAME) =>
         {
             let why = format!("not ours: it lacks the label {MANAGED_BY}={NAME}");
             return Ok(Removal::Kept { object: title, why });
@@ -244,7 +267,7 @@ async fn wait_until_gone(client: &ApiClient, kind: Installed) -> Result<(), Erro
             return Err(Error::Refused {
                 action: format!("delete {}", kind.title()),
                 reason: format!(
-                    "still being deleted after {} s; do budgets carry finalizers?",
+                    "still being deleted after {} s; do its objects carry finalizers?",
                     CRD_GONE.as_secs()
                 ),
             });
@@ -271,8 +294,12 @@ async fn count_unavailable(client: &ApiClient) -> Option<usize> {
     count(client, &resource).await
 }
 
-/// None: the right to count them may have gone with an earlier run.
 async fn count(client: &ApiClient, resource: &Resource) -> Option<usize> {
+    count_at(client, &format!("{}?", resource.path())).await
+}
+
+/// None: the right to count them may have gone with an earlier run.
+async fn count_at(client: &ApiClient, path: &str) -> Option<usize> {
     #[derive(Deserialize)]
     struct List {
         metadata: ListMeta,
@@ -284,7 +311,7 @@ async fn count(client: &ApiClient, resource: &Resource) -> Option<usize> {
         #[serde(default)]
         remaining_item_count: usize,
     }
-    let counted = match client.list(&format!("{}?limit=500", resource.path())).await {
+    let counted = match client.list(&format!("{path}limit=500")).await {
         Ok(answer) if answer.code == StatusCode::OK => answer.json::<List>().ok(),
         Ok(_) | Err(_) => None,
     };

@@ -21,6 +21,9 @@ fn the_page_names_every_metric() {
     metrics.committing(0);
     metrics.conflict();
     metrics.leads(true);
+    metrics.placed("into");
+    metrics.publish_gangs(Counts { waiting: 3, let_go: 2, whole: 1 });
+    metrics.acted("lift", "done");
     let mut stats = Stats { workload_budgets: 2, grants: 5, queued: 1, ..Default::default() };
     stats.counters.workload_reconciliations = 7;
     stats.counters.misconfigured = 4;
@@ -44,6 +47,9 @@ fn the_page_names_every_metric() {
         "holdfast_commit_batch_size_count 1",
         "holdfast_conflicts_total 1",
         "holdfast_leader 1",
+        "holdfast_gangs{state=\"let-go\"} 2",
+        "holdfast_placements_total{outcome=\"into\"} 1",
+        "holdfast_gang_actions_total{action=\"lift\",outcome=\"done\"} 1",
         "holdfast_grants_in_flight 5",
         "disruption_controller_pdbs_using_pod_grouping 2",
         "disruption_controller_reconciliations_total{mode=\"workload\"} 7",

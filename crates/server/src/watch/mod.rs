@@ -59,6 +59,11 @@ pub trait Watched: Send + Sync + 'static {
 
     fn source(&self) -> Source;
 
+    /// For logs and metrics.
+    fn label(&self) -> String {
+        self.source().to_string()
+    }
+
     /// An object as it is now, or was when it was deleted, and its version.
     fn read(
         &self,
@@ -135,7 +140,7 @@ impl<W: Watched> Watcher<W> {
         metrics: Metrics,
     ) -> Self {
         let source = watched.source();
-        let label = source.to_string();
+        let label = watched.label();
         let heard = metrics.listen(&label);
         Self {
             client,

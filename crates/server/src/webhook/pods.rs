@@ -7,13 +7,13 @@ use axum::extract::rejection::BytesRejection;
 use axum::response::{IntoResponse, Response};
 use holdfast_api::admission::{Pin, PodReview, ReviewAnswer};
 use serde::Deserialize;
-use serde_json::json;
 use tokio::time::Instant;
 
-use super::{readable, refuse};
+use super::{denial, readable, refuse};
 use crate::decide::Decider;
 use crate::exempt::Exemptions;
-use crate::install::unavailable::{PROBE, PROBED};
+use crate::install::unavailable::PROBE;
+use crate::interception::Probe;
 
 #[derive(Clone, Debug)]
 pub struct Pods {
@@ -32,8 +32,8 @@ pub async fn review(State(pods): State<Pods>, body: Result<Bytes, BytesRejection
         Ok(PodReview::Passes { uid }) => return Json(ReviewAnswer::allow(uid)).into_response(),
         Ok(PodReview::Disrupts(disruption)) => *disruption,
         Err(error) => {
-            if let Some(uid) = probe(&body) {
-                return answer_probe(&uid);
+            if let Some(answer) = answer_probe(PROBE, &body) {
+                return answer;
             }
             decider.metrics.unreadable_request();
             tracing::warn!(%error, "cannot read an admission request");
@@ -50,8 +50,9 @@ pub async fn review(State(pods): State<Pods>, body: Result<Bytes, BytesRejection
     Json(ReviewAnswer::new(uid, &verdict, Pin::Given)).into_response()
 }
 
-/// The uid of the request, if it is the probe of an instance's (see `guard`).
-fn probe(body: &[u8]) -> Option<String> {
+/// The answer, if it is the probe of an instance's: a denial of what was never meant, whose words show up where
+/// the prober reads them.
+pub fn answer_probe(probe: Probe, body: &[u8]) -> Option<Response> {
     #[derive(Deserialize)]
     struct Review {
         request: Request,
@@ -64,22 +65,8 @@ fn probe(body: &[u8]) -> Option<String> {
         name: String,
     }
     let Review { request } = serde_json::from_slice(body).ok()?;
-    let is_probe = request.sub_resource == "eviction" && request.name == PROBE;
-    is_probe.then_some(request.uid)
-}
-
-/// A denial of what was never meant: its words show up where the prober reads them.
-fn answer_probe(uid: &str) -> Response {
-    Json(json!({
-        "apiVersion": "admission.k8s.io/v1",
-        "kind": "AdmissionReview",
-        "response": {
-            "uid": uid,
-            "allowed": false,
-            "status": {"status": "Failure", "code": 400, "reason": "BadRequest", "message": PROBED},
-        },
-    }))
-    .into_response()
+    let is_probe = request.sub_resource == "eviction" && request.name == probe.pod;
+    is_probe.then(|| Json(denial(&request.uid, 400, "BadRequest", probe.answer)).into_response())
 }
 
 #[cfg(test)]
@@ -156,12 +143,13 @@ mod tests {
                 "object":{{"kind":"Eviction","metadata":{{"name":"{name}"}}}}}}}}"#
             )
         };
-        assert_eq!(probe(eviction(PROBE).as_bytes()), Some("r1".to_owned()));
-        assert_eq!(probe(eviction("other").as_bytes()), None);
-        assert_eq!(probe(DELETE.as_bytes()), None);
-        let answer = to_bytes(answer_probe("r1").into_body(), 10_000).await.unwrap();
+        let answer = |body: &str| answer_probe(PROBE, body.as_bytes());
+        assert!(answer(&eviction("other")).is_none());
+        assert!(answer(DELETE).is_none());
+        let answer = answer(&eviction(PROBE.pod)).unwrap();
+        let answer = to_bytes(answer.into_body(), 10_000).await.unwrap();
         let answer: Value = serde_json::from_slice(&answer).unwrap();
         assert_eq!(answer["response"]["uid"], "r1");
-        assert_eq!(answer["response"]["status"]["message"], PROBED);
+        assert_eq!(answer["response"]["status"]["message"], PROBE.answer);
     }
 }

@@ -1,0 +1,253 @@
+//! What pod groups need on a cluster: in shape Holdfast their definitions, a webhook on pods, in those
+//! namespaces alone whose workloads ask for groups, and one on the workloads that ask.
+
+use std::collections::BTreeSet;
+
+use holdfast_core::gang::{ASKS, GROUP_SIZE, POD_GROUP};
+use holdfast_core::model::GroupApi;
+use serde_json::{Value, json};
+
+use super::entry::{endpoint, selected};
+use super::manifests::{Installed, metadata_of};
+use super::{EXCLUDED_NAMESPACES, exists};
+use crate::api_client::{ApiClient, NoAnswer};
+use crate::discovery;
+use crate::error::Error;
+use crate::interception::Probe;
+use crate::webhook::TIMEOUT_SECONDS;
+
+pub const PLACE_PATH: &str = "/place";
+pub const WORKLOADS_PATH: &str = "/workloads";
+
+/// Of the webhook on pods.
+pub const PROBE: Probe = Probe {
+    pod: "holdfast-probe-pod-groups",
+    answer: "this probe of Holdfast's pod groups has come where it should",
+};
+
+/// The webhook on pods of workloads that ask.
+const OWNED_WEBHOOK: &str = "owned.pods.holdfast.dev";
+
+/// Versions of `scheduling.k8s.io` whose `PodGroups` we write, newest first.
+pub const VERSIONS: &[&str] = &["v1beta1", "v1alpha2"];
+
+/// Where pod groups are to be.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum PodGroups {
+    /// Wherever the cluster has them.
+    Auto,
+    /// In `scheduling.k8s.io`: kube-scheduler starts gangs.
+    Kubernetes,
+    /// In `scheduling.holdfast.dev`: we do, by scheduling gates.
+    Holdfast,
+    Off,
+}
+
+/// Where they are on this cluster. None: nowhere.
+pub async fn api(
+    client: &ApiClient,
+    wanted: PodGroups,
+    install: bool,
+) -> Result<Option<GroupApi>, Error> {
+    if wanted == PodGroups::Off {
+        return Ok(None);
+    }
+    if !install && !exists(client, Installed::Placing).await? {
+        if wanted == PodGroups::Auto {
+            // Not installed, or an installation of a version that knew nothing of them.
+            tracing::info!("pod groups are not installed: workloads get none");
+            return Ok(None);
+        }
+        return Err(Error::NotInstalled(vec![Installed::Placing.title()]));
+    }
+    let failed = |NoAnswer(reason)| Error::Refused {
+        action: "find out whether PodGroups are served".to_owned(),
+        reason,
+    };
+    let found = discovery::find(client, "scheduling.k8s.io", VERSIONS, "PodGroup").await;
+    let served = found.map_err(failed)?;
+    match (wanted, served) {
+        (PodGroups::Kubernetes, None) => Err(Error::NoPodGroups),
+        (PodGroups::Kubernetes | PodGroups::Auto, Some(served)) => {
+            tracing::info!(version = served.version, "pod groups are Kubernetes'");
+            Ok(Some(GroupApi::Kubernetes))
+        }
+        _ => {
+            tracing::info!("pod groups are Holdfast's");
+            Ok(Some(GroupApi::Holdfast))
+        }
+    }
+}
+
+/// The configuration of the webhooks on pods.
+pub fn placing(api: GroupApi, evict: &str, bundle: &Value, namespaces: &BTreeSet<String>) -> Value {
+    let webhook = |name: &str, rules: Value, selector: Value, conditions: Value| {
+        json!({
+            "name": name,
+            "clientConfig": {"url": endpoint(evict, PLACE_PATH), "caBundle": bundle},
+            "rules": rules,
+            "namespaceSelector": {"matchExpressions": [selector]},
+            "matchConditions": conditions,
+            // A pod that comes without its group is never in it: spec.schedulingGroup cannot be set later,
+            // and no gate be added.
+            "failurePolicy": "Fail",
+            // What others change about a pod does not change whose it is.
+            "reinvocationPolicy": "Never",
+            "sideEffects": "NoneOnDryRun",
+            "timeoutSeconds": TIMEOUT_SECONDS,
+            "matchPolicy": "Equivalent",
+            "admissionReviewVersions": ["v1"],
+        })
+    };
+    let mut webhooks = Vec::new();
+    if api == GroupApi::Holdfast {
+        let elsewhere = json!({
+            "key": "kubernetes.io/metadata.name",
+            "operator": "NotIn",
+            "values": EXCLUDED_NAMESPACES,
+        });
+        let named = format!("{} && {UNBOUND}", annotated("object", POD_GROUP));
+        let conditions = json!([{"name": "named", "expression": named}]);
+        // Before the other, whose answer would make it look named.
+        webhooks.push(webhook(
+            "named.pods.holdfast.dev",
+            json!([created("pods")]),
+            elsewhere,
+            conditions,
+        ));
+    }
+    let within = if namespaces.is_empty() {
+        // Every namespace has it: the webhook stays, with our address in it, and is never called.
+        json!({"key": "kubernetes.io/metadata.name", "operator": "DoesNotExist"})
+    } else {
+        json!({"key": "kubernetes.io/metadata.name", "operator": "In", "values": namespaces})
+    };
+    let conditions = json!([{"name": "owned", "expression": owned(api)}]);
+    // Evictions for the probe: by them it is seen whether API servers call it.
+    let rules = json!([created("pods"), created("pods/eviction")]);
+    webhooks.push(webhook(OWNED_WEBHOOK, rules, within, conditions));
+    json!({
+        "apiVersion": "admissionregistration.k8s.io/v1",
+        "kind": "MutatingWebhookConfiguration",
+        "metadata": metadata_of(Installed::Placing),
+        "webhooks": webhooks,
+    })
+}
+
+/// The namespaces in which the configuration has pods of workloads asked about.
+pub fn placed(configuration: &Value) -> BTreeSet<String> {
+    selected(configuration, OWNED_WEBHOOK)
+}
+
+/// The configuration of the webhook on workloads that ask, and on namespaces that do for theirs.
+pub fn asking(evict: &str, bundle: &Value) -> Value {
+    let rule = |group: &str, resource: &str, scope: &str| {
+        json!({
+            "apiGroups": [group],
+            "apiVersions": ["*"],
+            "resources": [resource],
+            "operations": ["CREATE", "UPDATE"],
+            "scope": scope,
+        })
+    };
+    json!({
+        "apiVersion": "admissionregistration.k8s.io/v1",
+        "kind": "ValidatingWebhookConfiguration",
+        "metadata": metadata_of(Installed::Asking),
+        "webhooks": [{
+            "name": "workloads.holdfast.dev",
+            "clientConfig": {"url": endpoint(evict, WORKLOADS_PATH), "caBundle": bundle},
+            "rules": [
+                rule("leaderworkerset.x-k8s.io", "leaderworkersets", "Namespaced"),
+                rule("jobset.x-k8s.io", "jobsets", "Namespaced"),
+                rule("batch", "jobs", "Namespaced"),
+                rule("apps", "statefulsets", "Namespaced"),
+                rule("", "namespaces", "Cluster"),
+            ],
+            "namespaceSelector": {"matchExpressions": [{
+                "key": "kubernetes.io/metadata.name",
+                "operator": "NotIn",
+                "values": EXCLUDED_NAMESPACES,
+            }]},
+            "matchConditions": [
+                {"name": "asks", "expression": format!("{} || {}", newly(ASKS), newly(GROUP_SIZE))},
+            ],
+            "failurePolicy": "Fail",
+            "sideEffects": "None",
+            "timeoutSeconds": TIMEOUT_SECONDS,
+            "matchPolicy": "Equivalent",
+            "admissionReviewVersions": ["v1"],
+        }],
+    })
+}
+
+fn created(resource: &str) -> Value {
+    json!({
+        "apiGroups": [""],
+        "apiVersions": ["v1"],
+        "resources": [resource],
+        "operations": ["CREATE"],
+        "scope": "Namespaced",
+    })
+}
+
+const UNBOUND: &str = "!(has(object.spec.nodeName) && object.spec.nodeName != '')";
+
+fn annotated(object: &str, key: &str) -> String {
+    format!("(has({object}.metadata.annotations) && '{key}' in {object}.metadata.annotations)")
+}
+
+/// The annotation is there, and as it was not before.
+fn newly(key: &str) -> String {
+    let (new, old) = (annotated("object", key), annotated("oldObject", key));
+    format!(
+        "({new} && (request.operation == 'CREATE' || !({old} && \
+         object.metadata.annotations['{key}'] == oldObject.metadata.annotations['{key}'])))"
+    )
+}
+
+/// The pod of a controller, without a node and a group; or the probe.
+fn owned(api: GroupApi) -> String {
+    let grouped = match api {
+        GroupApi::Kubernetes => "has(object.spec.schedulingGroup)".to_owned(),
+        GroupApi::Holdfast => annotated("object", POD_GROUP),
+    };
+    format!(
+        "(has(request.subResource) && request.subResource == 'eviction') ? {} : \
+         ({UNBOUND} && !{grouped} && has(object.metadata.ownerReferences) && \
+         object.metadata.ownerReferences.exists(owner, has(owner.controller) && owner.controller && \
+         owner.kind in ['StatefulSet', 'Job']))",
+        PROBE.condition()
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const EVICT: &str = "https://127.0.0.1:9443/evict";
+
+    fn namespaces(names: &[&str]) -> BTreeSet<String> {
+        names.iter().map(|name| (*name).to_owned()).collect()
+    }
+
+    #[test]
+    fn what_is_asked_about() {
+        let bundle = json!("Q0E=");
+        let in_holdfast = placing(GroupApi::Holdfast, EVICT, &bundle, &namespaces(&["a", "b"]));
+        let in_kubernetes = placing(GroupApi::Kubernetes, EVICT, &bundle, &namespaces(&[]));
+        let all = [in_holdfast, in_kubernetes, asking(EVICT, &bundle)];
+        let all = all.map(|object| serde_json::to_string_pretty(&object).unwrap());
+        insta::assert_snapshot!(all.join("\n"));
+    }
+
+    #[test]
+    fn namespaces_are_read_as_they_were_written() {
+        for api in [GroupApi::Kubernetes, GroupApi::Holdfast] {
+            let placed_in =
+                |names| placed(&placing(api, EVICT, &json!("Q0E="), &namespaces(names)));
+            assert_eq!(placed_in(&["a", "b"]), namespaces(&["a", "b"]));
+            assert_eq!(placed_in(&[]), namespaces(&[]));
+        }
+    }
+}
