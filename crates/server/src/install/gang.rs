@@ -91,8 +91,9 @@ pub fn placing(api: GroupApi, evict: &str, bundle: &Value, namespaces: &BTreeSet
             // A pod that comes without its group is never in it: spec.schedulingGroup cannot be set later,
             // and no gate be added.
             "failurePolicy": "Fail",
-            // What others change about a pod does not change whose it is.
-            "reinvocationPolicy": "Never",
+            // The webhook of LeaderWorkerSet, which may come after this one, writes the labels that say which
+            // group a pod is of.
+            "reinvocationPolicy": "IfNeeded",
             "sideEffects": "NoneOnDryRun",
             "timeoutSeconds": TIMEOUT_SECONDS,
             "matchPolicy": "Equivalent",
