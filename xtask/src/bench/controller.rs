@@ -43,13 +43,18 @@ impl Controller {
     }
 
     /// `holdfast serve --install`, ready to decide.
-    pub fn holdfast(localkube: &Localkube, program: &Path, mode: Mode) -> Result<Self> {
+    pub fn holdfast(
+        localkube: &Localkube,
+        program: &Path,
+        mode: Mode,
+        flags: &[&str],
+    ) -> Result<Self> {
         let dir = localkube.dir();
         let ready = dir.join("holdfast-ready.json");
         let _ = fs::remove_file(&ready);
         let kubeconfig = localkube.kubeconfig(Identity::Holdfast);
         let path = |path: &PathBuf| path.display().to_string();
-        let args = [
+        let mut args = vec![
             "serve".to_owned(),
             "--install".to_owned(),
             match mode {
@@ -61,6 +66,7 @@ impl Controller {
             "--metrics-listen=127.0.0.1:0".to_owned(),
             format!("--ready-file={}", path(&ready)),
         ];
+        args.extend(flags.iter().map(|flag| (*flag).to_owned()));
         let log = dir.join("logs/holdfast.log");
         let process = Process::spawn("holdfast", program, &args, &dir.join("home"), &log)?;
         let mut holdfast = Self { process, addresses: Value::Null };

@@ -131,9 +131,9 @@ impl Load {
         if self.budgets == Budgets::Replicas {
             let groups: Vec<usize> =
                 missing.iter().copied().filter(|i| i % PODS_PER_GROUP == 0).collect();
-            self.each(&groups, |client, group| self.create_group(client, *group))?;
+            each(&self.admin, &groups, |client, group| self.create_group(client, *group))?;
         }
-        self.each(&missing, |client, i| self.create_pod(client, *i))?;
+        each(&self.admin, &missing, |client, i| self.create_pod(client, *i))?;
         self.pods.extend(missing.iter().map(|i| pod_name(*i)));
         Ok(())
     }
@@ -195,7 +195,7 @@ impl Load {
     pub fn flap_all(&self, count: usize) -> Result<()> {
         let pods: Vec<&String> = self.pods.iter().take(count).collect();
         for ready in [false, true] {
-            self.each(&pods, |client, pod| self.set_ready(client, pod, ready))?;
+            each(&self.admin, &pods, |client, pod| self.set_ready(client, pod, ready))?;
         }
         Ok(())
     }
@@ -223,7 +223,7 @@ impl Load {
     /// Removes all of it and waits until the pods are gone, so that the next load has the machine.
     pub fn clear(self) -> Result<()> {
         let mut client = self.admin.client();
-        self.each(&self.pods, |client, pod| {
+        each(&self.admin, &self.pods, |client, pod| {
             client.delete(&self.pod_path(&format!("/{pod}"))).map(|_| ())
         })?;
         if self.budgets != Budgets::None {
@@ -288,28 +288,29 @@ impl Load {
     fn pod_path(&self, rest: &str) -> String {
         format!("/api/v1/namespaces/{}/pods{rest}", self.namespace)
     }
+}
 
-    fn each<T: Sync>(
-        &self,
-        items: &[T],
-        work: impl Fn(&mut Client, &T) -> Result<()> + Sync,
-    ) -> Result<()> {
-        let next = AtomicUsize::new(0);
-        thread::scope(|scope| {
-            let workers: Vec<_> = (0..CREATORS)
-                .map(|_| {
-                    scope.spawn(|| {
-                        let mut client = self.admin.client();
-                        while let Some(item) = items.get(next.fetch_add(1, Ordering::Relaxed)) {
-                            work(&mut client, item)?;
-                        }
-                        Ok(())
-                    })
+/// By several clients at a time.
+pub fn each<T: Sync>(
+    server: &Server,
+    items: &[T],
+    work: impl Fn(&mut Client, &T) -> Result<()> + Sync,
+) -> Result<()> {
+    let next = AtomicUsize::new(0);
+    thread::scope(|scope| {
+        let workers: Vec<_> = (0..CREATORS)
+            .map(|_| {
+                scope.spawn(|| {
+                    let mut client = server.client();
+                    while let Some(item) = items.get(next.fetch_add(1, Ordering::Relaxed)) {
+                        work(&mut client, item)?;
+                    }
+                    Ok(())
                 })
-                .collect();
-            workers.into_iter().try_for_each(|w| w.join().expect("it does not panic"))
-        })
-    }
+            })
+            .collect();
+        workers.into_iter().try_for_each(|w| w.join().expect("it does not panic"))
+    })
 }
 
 fn disruptor(

@@ -6,6 +6,7 @@ mod controller;
 mod core;
 mod delete;
 mod evict;
+mod gangs;
 mod http;
 mod load;
 mod report;
@@ -54,6 +55,8 @@ enum Part {
     Evict,
     /// Deletes of pods per second
     Delete,
+    /// Gangs until all of them have started
+    Gangs,
     /// CPU, memory and latency of the status controllers
     Status,
     /// The webhook's own latency
@@ -102,7 +105,7 @@ fn in_release() -> Result<bool> {
 
 fn measure(args: &Args, results: &mut Results, comparisons: &mut Vec<Comparison>) -> Result<()> {
     let wants = |part| args.only.is_empty() || args.only.contains(&part);
-    if [Part::Evict, Part::Delete, Part::Status, Part::Commit].into_iter().any(wants) {
+    if [Part::Evict, Part::Delete, Part::Gangs, Part::Status, Part::Commit].into_iter().any(wants) {
         let program = program(args)?;
         let dir = workspace().join("target/localkube-bench");
         if dir.exists() {
@@ -180,6 +183,10 @@ impl Bench {
             comparisons.extend(delete::COMPARISONS);
             delete::run(self, results)?;
         }
+        if wants(Part::Gangs) {
+            comparisons.extend(gangs::COMPARISONS);
+            gangs::run(self, results)?;
+        }
         if wants(Part::Commit) {
             comparisons.extend(commit::COMPARISONS);
             commit::run(self, results)?;
@@ -192,7 +199,11 @@ impl Bench {
     }
 
     fn holdfast(&self, mode: Mode) -> Result<Controller> {
-        Controller::holdfast(&self.localkube, &self.program, mode)
+        self.holdfast_with(mode, &[])
+    }
+
+    fn holdfast_with(&self, mode: Mode, flags: &[&str]) -> Result<Controller> {
+        Controller::holdfast(&self.localkube, &self.program, mode, flags)
     }
 
     /// Takes its webhook away, or gives `policy/v1` back, so that evictions do without, and ends it.

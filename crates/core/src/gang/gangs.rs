@@ -9,9 +9,10 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
+use super::memory::Standing;
 use super::plan::is_news;
 use super::world::slot_of;
-use super::{Action, Counts, GROUP_API_VERSION, Group, Plan, Pod, SCHEDULED, World};
+use super::{Action, GROUP_API_VERSION, Group, Plan, Pod, SCHEDULED, World};
 use crate::io::{Event, Regarding};
 use crate::model::{
     Condition, ConditionStatus, GroupPolicy, ObjectKey, PodGroup, TemplateRef, Timestamp, Workload,
@@ -34,44 +35,41 @@ pub(super) enum State {
 }
 
 impl World {
-    pub(super) fn keep_gangs(&mut self, now: Timestamp, plan: &mut Plan) {
-        self.keep_protection(plan);
-        let keys: Vec<ObjectKey> = self.groups.keys().cloned().collect();
-        let mut ready = Vec::new();
-        let mut let_go = Vec::new();
-        let mut counts = Counts::default();
-        for key in &keys {
-            let Some(state) = self.advance(key, now, plan) else { continue };
-            match &state {
-                State::Whole => counts.whole += 1,
-                State::LetGo => counts.let_go += 1,
-                _ => counts.waiting += 1,
-            }
-            match state {
-                State::Ready => ready.push(key.clone()),
-                State::LetGo => let_go.push(key.clone()),
-                state => self.report(key, &state, now, plan),
-            }
+    /// Sees to one gang, and says whether it is ready or on its way.
+    pub(super) fn keep_gang(
+        &mut self,
+        key: &ObjectKey,
+        now: Timestamp,
+        plan: &mut Plan,
+    ) -> Standing {
+        let Some(state) = self.advance(key, now, plan) else { return Standing::Waiting };
+        let standing = match state {
+            State::Ready => Standing::Ready,
+            State::LetGo => Standing::LetGo,
+            State::TakenBack => Standing::TakenBack,
+            State::Whole => Standing::Whole,
+            State::Waiting(..) | State::NoRoom(_) => Standing::Waiting,
+        };
+        if let Some(group) = self.groups.get(key) {
+            self.memory.gang(key, &group.object.uid).standing = standing;
         }
-        for key in &let_go {
-            self.report(key, &State::LetGo, now, plan);
+        // What is said of one that is ready depends on others.
+        if standing != Standing::Ready {
+            self.report(key, &state, now, plan);
         }
-        self.choose(&ready, &let_go, now, plan);
-        plan.counts = Some(counts);
+        standing
     }
 
-    /// Finalizers: on while pods that have not finished name the group.
-    fn keep_protection(&self, plan: &mut Plan) {
-        for group in self.groups.values() {
-            let in_use = || self.members(&group.object.key).any(|pod| !pod.finished);
-            let on = match (group.object.terminating, group.protected) {
-                (false, false) => true,
-                (true, true) if !in_use() => false,
-                _ => continue,
-            };
-            let (group, uid) = (group.object.key.clone(), group.object.uid.clone());
-            plan.actions.push(Action::Protect { group, uid, on });
-        }
+    /// The finalizer: on while pods that have not finished name the group.
+    pub(super) fn protection(&self, key: &ObjectKey) -> Option<Action> {
+        let group = self.groups.get(key)?;
+        let in_use = || self.members(key).any(|pod| !pod.finished);
+        let on = match (group.object.terminating, group.protected) {
+            (false, false) => true,
+            (true, true) if !in_use() => false,
+            _ => return None,
+        };
+        Some(Action::Protect { group: key.clone(), uid: group.object.uid.clone(), on })
     }
 
     /// Everything about one gang that does not depend on others, and the state that it is in.
@@ -238,6 +236,7 @@ impl World {
         let memory = self.memory.gang(key, &uid);
         let decided = turned && (known.is_some() || status != ConditionStatus::Unknown);
         let due = memory.reported.unwrap_or(created) + REPORT_EVERY;
+        self.open.insert(key.clone());
         if !decided && now < due {
             plan.wake(due);
             return;

@@ -4,6 +4,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
+use super::Counts;
 use crate::model::{ObjectKey, Timestamp};
 
 #[derive(Debug, Default)]
@@ -29,6 +30,7 @@ pub(super) struct Gang {
     /// UIDs of the pods that are being taken back.
     pub(super) taking: BTreeSet<String>,
     pub(super) reported: Option<Timestamp>,
+    pub(super) standing: Standing,
 }
 
 impl Gang {
@@ -74,14 +76,36 @@ impl Memory {
         self.retries.remove(slot);
     }
 
-    /// Forgets what is no more.
-    pub(super) fn retain(
-        &mut self,
-        is_group: impl Fn(&ObjectKey) -> bool,
-        is_owner: impl Fn(&str) -> bool,
-    ) {
-        self.gangs.retain(|key, _| is_group(key));
-        self.retries.retain(|(owner, slot), _| slot.is_empty() || is_owner(owner));
-        self.told.retain(|(owner, _)| is_owner(owner));
+    pub(super) fn forget_group(&mut self, key: &ObjectKey) {
+        if let Some(gang) = self.gangs.remove(key) {
+            self.retries.remove(&(gang.uid, String::new()));
+        }
     }
+
+    pub(super) fn forget_owner(&mut self, uid: &str) {
+        self.retries.retain(|(owner, _), _| owner != uid);
+        self.told.retain(|(owner, _)| owner != uid);
+    }
+
+    pub(super) fn counts(&self) -> Counts {
+        let mut counts = Counts::default();
+        for gang in self.gangs.values() {
+            match gang.standing {
+                Standing::Waiting | Standing::Ready | Standing::TakenBack => counts.waiting += 1,
+                Standing::LetGo => counts.let_go += 1,
+                Standing::Whole => counts.whole += 1,
+            }
+        }
+        counts
+    }
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) enum Standing {
+    #[default]
+    Waiting,
+    Ready,
+    LetGo,
+    TakenBack,
+    Whole,
 }

@@ -90,10 +90,11 @@ pub struct Plan {
     pub events: Vec<Event>,
     /// When to ask again, if nothing happens before.
     pub wake: Option<Timestamp>,
-    /// How gangs stand; of shape Holdfast.
+    /// Of shape Holdfast.
     pub counts: Option<Counts>,
 }
 
+/// How gangs of shape Holdfast stand.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counts {
     /// For pods, or for room.

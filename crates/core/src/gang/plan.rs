@@ -1,13 +1,13 @@
 //! What is to be done about groups, in either shape: exactly one that lives for each slot, of the right size.
 
-use std::collections::BTreeSet;
 use std::time::Duration;
 
+use super::memory::Standing;
 use super::slot::Slot;
 use super::world::slot_of;
 use super::{Action, GANG_IMPOSSIBLE, Group, GroupApi, Owner, OwnerSpec, Plan, Pod, World};
 use crate::io::{Event, Regarding};
-use crate::model::{Condition, ConditionStatus, GroupPolicy, Timestamp};
+use crate::model::{Condition, ConditionStatus, GroupPolicy, ObjectKey, Timestamp};
 
 /// A group is made before its first pod, which may not have been seen yet.
 const YOUNG: Duration = Duration::from_secs(10);
@@ -16,66 +16,84 @@ impl World {
     /// What the leader is to do, all of it. What has been begun and not yet seen to be done is in it again.
     pub fn plan(&mut self, now: Timestamp) -> Plan {
         let mut plan = Plan::default();
-        let owners: BTreeSet<&str> = self.owners.values().map(|owner| owner.uid.as_str()).collect();
-        let (groups, memory) = (&self.groups, &mut self.memory);
-        memory.retain(|key| groups.contains_key(key), |uid| owners.contains(uid));
-        self.keep_slots(now, &mut plan);
-        self.remake(&mut plan);
-        if self.settings.api == GroupApi::Holdfast {
-            self.keep_gangs(now, &mut plan);
+        let holdfast = self.settings.api == GroupApi::Holdfast;
+        let (mut ready, mut let_go) = (Vec::new(), Vec::new());
+        for key in std::mem::take(&mut self.open) {
+            let before = plan.actions.len();
+            let mut is_under_way = false;
+            if self.groups.contains_key(&key) {
+                let stays = self.keep_slot(&key, now, &mut plan);
+                if holdfast {
+                    plan.actions.extend(self.protection(&key));
+                }
+                if holdfast && stays {
+                    let standing = self.keep_gang(&key, now, &mut plan);
+                    is_under_way = !matches!(standing, Standing::Waiting | Standing::Whole);
+                    match standing {
+                        Standing::Ready => ready.push(key.clone()),
+                        Standing::LetGo => let_go.push(key.clone()),
+                        _ => {}
+                    }
+                }
+            } else {
+                self.memory.forget_group(&key);
+                plan.actions.extend(self.remake(&key));
+            }
+            if is_under_way || plan.actions.len() > before {
+                self.open.insert(key);
+            }
         }
+        self.choose(&ready, &let_go, now, &mut plan);
+        plan.counts = holdfast.then(|| self.memory.counts());
         plan
     }
 
-    fn keep_slots(&mut self, now: Timestamp, plan: &mut Plan) {
-        let mut told = BTreeSet::new();
-        for group in self.groups.values().filter(|group| !group.object.terminating) {
-            let Some((owner, slot)) = self.workload(group) else { continue };
-            if self.is_superseded(group) || (slot.is_none() && !self.is_used(group)) {
-                // Its pods, if there are any, end with the slot.
-                if now.since(group.created) >= YOUNG {
-                    plan.actions.push(delete(group));
-                } else {
-                    plan.wake(group.created + YOUNG);
-                }
-                continue;
-            }
-            let Some(slot) = slot else { continue };
-            if let Some(min_count) = resized(group, &slot) {
-                let Group { object, .. } = group;
-                let template = object.template.clone();
-                let (group, uid) = (object.key.clone(), object.uid.clone());
-                plan.actions.push(Action::Resize { group, uid, min_count, template });
-            }
-            let Some(impossible) = &slot.impossible else { continue };
-            let message = impossible.message(owner);
-            let of_kubernetes = self.settings.api == GroupApi::Kubernetes;
-            if of_kubernetes
-                && let Some(condition) = is_news(group, &impossible.field, &message, now)
-            {
-                let (group, uid) = (group.object.key.clone(), group.object.uid.clone());
-                plan.actions.push(Action::Mark { group, uid, condition });
-            }
-            let fact = (owner.uid.clone(), impossible.field.clone());
-            if !self.memory.told.contains(&fact) && told.insert(fact) {
-                plan.events.push(Event {
-                    regarding: regarding(owner),
-                    warning: true,
-                    reason: GANG_IMPOSSIBLE,
-                    message,
-                });
-            }
+    /// Whether the group is here to stay.
+    fn keep_slot(&mut self, key: &ObjectKey, now: Timestamp, plan: &mut Plan) -> bool {
+        let Some(group) = self.groups.get(key) else { return false };
+        if group.object.terminating {
+            return true;
         }
-        self.memory.told.extend(told);
+        let Some((owner, slot)) = self.workload(group) else { return true };
+        if self.is_superseded(group) || (slot.is_none() && !self.is_used(group)) {
+            // Its pods, if there are any, end with the slot.
+            let due = group.created + YOUNG;
+            if now < due {
+                plan.wake(due);
+                self.open.insert(key.clone());
+                return true;
+            }
+            plan.actions.push(delete(group));
+            return false;
+        }
+        let Some(slot) = slot else { return true };
+        if let Some(min_count) = resized(group, &slot) {
+            let Group { object, .. } = group;
+            let template = object.template.clone();
+            let (group, uid) = (object.key.clone(), object.uid.clone());
+            plan.actions.push(Action::Resize { group, uid, min_count, template });
+        }
+        let Some(impossible) = &slot.impossible else { return true };
+        let message = impossible.message(owner);
+        let of_kubernetes = self.settings.api == GroupApi::Kubernetes;
+        if of_kubernetes && let Some(condition) = is_news(group, &impossible.field, &message, now) {
+            let (group, uid) = (group.object.key.clone(), group.object.uid.clone());
+            plan.actions.push(Action::Mark { group, uid, condition });
+        }
+        let fact = (owner.uid.clone(), impossible.field.clone());
+        let event =
+            Event { regarding: regarding(owner), warning: true, reason: GANG_IMPOSSIBLE, message };
+        if self.memory.told.insert(fact) {
+            plan.events.push(event);
+        }
+        true
     }
 
-    /// Groups of ours that somebody has deleted while pods wait for them.
-    fn remake(&self, plan: &mut Plan) {
-        for key in self.members.keys().filter(|key| !self.groups.contains_key(key)) {
-            let waiting = |pod: &&Pod| !pod.finished && !pod.terminating;
-            let made = self.members(key).find(waiting).and_then(|pod| self.remade(pod));
-            plan.actions.extend(made.map(|group| Action::Remake(Box::new(group))));
-        }
+    /// A group of ours that somebody has deleted while pods wait for it.
+    fn remake(&self, key: &ObjectKey) -> Option<Action> {
+        let waiting = |pod: &&Pod| !pod.finished && !pod.terminating;
+        let made = self.members(key).find(waiting).and_then(|pod| self.remade(pod));
+        made.map(|group| Action::Remake(Box::new(group)))
     }
 
     /// The workload that it was made for, and its slot as it is now.

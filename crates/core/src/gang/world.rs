@@ -37,6 +37,9 @@ pub struct World {
     pub(super) slots: BTreeMap<(String, String), BTreeSet<ObjectKey>>,
     pub(super) workloads: BTreeMap<ObjectKey, Workload>,
     pub(super) memory: Memory,
+    /// Groups, or names of groups that are not there, about which something has changed since the last plan, or was
+    /// left to do by it.
+    pub(super) open: BTreeSet<ObjectKey>,
     /// Kinds that are being listed, and what was in the list so far.
     lists: BTreeMap<Kind, BTreeSet<ObjectKey>>,
     synced: BTreeSet<Kind>,
@@ -65,6 +68,7 @@ impl World {
             slots: BTreeMap::new(),
             workloads: BTreeMap::new(),
             memory: Memory::default(),
+            open: BTreeSet::new(),
             lists: BTreeMap::new(),
             synced: BTreeSet::new(),
         }
@@ -88,6 +92,10 @@ impl World {
             Seen::Owner(change) => {
                 let owner = change.object();
                 let (kind, key) = (owner.group_kind.clone(), owner.key.clone());
+                self.open_of(&[Some(owner.uid.clone()), parent_of(owner)]);
+                if let Change::Deleted(owner) = &change {
+                    self.memory.forget_owner(&owner.uid);
+                }
                 self.list(&Kind::Owner(kind.clone()), &key);
                 store(&mut self.owners, (kind, key), change, |o| &o.version);
             }
@@ -98,6 +106,13 @@ impl World {
             Seen::Workload(change) => {
                 let key = change.object().key.clone();
                 self.list(&Kind::Workload, &key);
+                let of = |group: &&Group| {
+                    let template = group.object.template.as_ref();
+                    group.object.key.namespace == key.namespace
+                        && template.is_some_and(|template| template.workload == key.name)
+                };
+                let made_from_it = self.groups.values().filter(of);
+                self.open.extend(made_from_it.map(|group| group.object.key.clone()));
                 store(&mut self.workloads, key, change, |w| &w.version);
             }
             Seen::ListBegan(kind) => {
@@ -190,6 +205,7 @@ impl World {
             }
             Kind::Owner(kind) => {
                 self.owners.retain(|(k, key), _| k != kind || listed.contains(key));
+                self.open.extend(self.groups.keys().cloned());
             }
             Kind::Group => {
                 let gone = self.groups.keys().filter(|key| !listed.contains(key));
@@ -197,7 +213,10 @@ impl World {
                     self.forget_group(&key);
                 }
             }
-            Kind::Workload => self.workloads.retain(|key, _| listed.contains(key)),
+            Kind::Workload => {
+                self.workloads.retain(|key, _| listed.contains(key));
+                self.open.extend(self.groups.keys().cloned());
+            }
         }
     }
 
@@ -218,6 +237,7 @@ impl World {
         }
         if let Some(group) = &pod.group {
             let group = ObjectKey::new(&*key.namespace, &**group);
+            self.touch(&group);
             self.members.entry(group).or_default().insert(key.clone());
         }
         if let Some(controller) = parent(&pod) {
@@ -242,7 +262,9 @@ impl World {
         let Some(pod) = self.pods.remove(key) else { return };
         self.pending.remove(key);
         if let Some(group) = &pod.group {
-            remove(&mut self.members, &ObjectKey::new(&*key.namespace, &**group), key);
+            let group = ObjectKey::new(&*key.namespace, &**group);
+            self.touch(&group);
+            remove(&mut self.members, &group, key);
         }
         if let Some(controller) = parent(&pod) {
             remove(&mut self.children, &controller.to_owned(), key);
@@ -289,14 +311,38 @@ impl World {
         if let Some(slot) = slot_of(&group) {
             self.slots.entry(slot).or_default().insert(key.clone());
         }
-        self.groups.insert(key, group);
+        self.groups.insert(key.clone(), group);
+        self.touch(&key);
     }
 
     fn forget_group(&mut self, key: &ObjectKey) {
+        self.touch(key);
         if let Some(slot) = self.groups.remove(key).as_ref().and_then(slot_of) {
             remove(&mut self.slots, &slot, key);
         }
     }
+
+    /// The group is to be looked at, and so are others of its slot.
+    fn touch(&mut self, key: &ObjectKey) {
+        let slot = self.groups.get(key).and_then(slot_of);
+        let others = slot.and_then(|slot| self.slots.get(&slot));
+        self.open.extend(others.into_iter().flatten().cloned());
+        self.open.insert(key.clone());
+    }
+
+    /// Groups of these workloads.
+    fn open_of(&mut self, owners: &[Option<String>]) {
+        for uid in owners.iter().flatten() {
+            let slots = self.slots.range((uid.clone(), String::new())..);
+            let its = slots.take_while(|((owner, _), _)| owner == uid).flat_map(|(_, keys)| keys);
+            self.open.extend(its.cloned());
+        }
+    }
+}
+
+/// Of a Job that a `JobSet` has made.
+fn parent_of(owner: &Owner) -> Option<String> {
+    owner.controller.as_ref().map(|controller| controller.uid.clone())
 }
 
 /// Whose controller may be of a workload of ours: only these are looked up.
