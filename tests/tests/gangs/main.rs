@@ -3,6 +3,7 @@
 
 mod contest;
 mod scheduling;
+mod validation;
 
 use std::process::ExitCode;
 
@@ -29,6 +30,8 @@ fn main() -> ExitCode {
         scheduling::a_smaller_minimum_is_reached_by_fewer,
         scheduling::a_group_outlives_its_pods,
         scheduling::room_is_where_the_pods_may_go,
+        validation::what_is_refused_is_told_why,
+        validation::references_stay_and_minimums_change,
     ];
     let start = || shared::start("gangs");
     suite::run(Arguments::from_args(), THREADS, &together, start, shared::stop)
