@@ -212,7 +212,9 @@ impl Bench {
             Mode::Webhook => {
                 holdfast.stop()?;
                 for kind in WEBHOOKS {
-                    self.admin.client().delete(&format!("{ADMISSION}/{kind}/holdfast"))?.ok()?;
+                    for name in ["holdfast", "holdfast-pod-groups"] {
+                        self.admin.client().delete(&format!("{ADMISSION}/{kind}/{name}"))?.ok()?;
+                    }
                 }
             }
             Mode::Native => {

@@ -33,6 +33,9 @@ use crate::watch::Watcher;
 /// Between plans: gangs come by the pod, and are looked at when there are some.
 const PLAN_EVERY: Duration = Duration::from_millis(20);
 
+/// So many times as long as a plan takes is the time to the next: evictions wait for the same thread.
+const LEISURE: u32 = 9;
+
 /// Requests under way at a time. The API server has some 45 seats for us.
 const ACTIONS_MAX: usize = 64;
 
@@ -103,6 +106,7 @@ pub struct Runtime {
     doing: JoinSet<Done>,
     holds: Holds,
     planned: Instant,
+    pause: Duration,
     /// When to plan.
     due: Option<Instant>,
 }
@@ -146,6 +150,7 @@ impl Runtime {
             doing: JoinSet::new(),
             holds: Holds::default(),
             planned: Instant::now(),
+            pause: PLAN_EVERY,
             due: None,
         };
         (runtime, Handles { asked: asked_tx, covered: covered_rx, synced: synced_rx })
@@ -283,7 +288,7 @@ impl Runtime {
     }
 
     fn plan_soon(&mut self) {
-        self.plan_at(self.planned + PLAN_EVERY);
+        self.plan_at(self.planned + self.pause);
     }
 
     fn plan_at(&mut self, at: Instant) {
@@ -294,11 +299,13 @@ impl Runtime {
         if !*self.leads.borrow_and_update() || !*self.synced.borrow() {
             return;
         }
+        let began = Instant::now();
         let Plan { actions, events, wake, counts } = self.world.plan(self.clock.now());
         self.planned = Instant::now();
+        self.pause = PLAN_EVERY.max((self.planned - began) * LEISURE);
         if let Some(wake) = wake {
             // One that is past already has been looked at by this plan.
-            self.plan_at(self.clock.instant(wake).max(self.planned + PLAN_EVERY));
+            self.plan_at(self.clock.instant(wake).max(self.planned + self.pause));
         }
         if let Some(counts) = counts {
             self.metrics.publish_gangs(counts);
