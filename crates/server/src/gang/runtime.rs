@@ -13,7 +13,9 @@ mod tests;
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-use holdfast_core::gang::{Action, Kind, NewGroup, Owner, Placement, Plan, Pod, Seen, World};
+use holdfast_core::gang::{
+    Action, Counts, Kind, NewGroup, Owner, Placement, Plan, Pod, Seen, World,
+};
 use holdfast_core::model::{GroupApi, GroupKind, ObjectKey};
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio::task::JoinSet;
@@ -176,7 +178,7 @@ impl Runtime {
                     self.changed();
                 }
                 Some(done) = self.doing.join_next() => self.done(finished(done)?),
-                Ok(()) = self.leads.changed() => self.plan_soon(),
+                Ok(()) = self.leads.changed() => self.lead(),
                 () = sleep_until(wake.unwrap_or_else(Instant::now)), if wake.is_some() => self.tick(),
             }
         }
@@ -206,6 +208,14 @@ impl Runtime {
             self.due = None;
             self.plan();
         }
+    }
+
+    fn lead(&mut self) {
+        if !*self.leads.borrow_and_update() {
+            // Another instance counts them from now on.
+            self.metrics.publish_gangs(Counts::default());
+        }
+        self.plan_soon();
     }
 
     /// More has been seen.
@@ -288,15 +298,17 @@ impl Runtime {
     }
 
     fn plan_soon(&mut self) {
-        self.plan_at(self.planned + self.pause);
+        self.plan_at(self.planned);
     }
 
+    /// Or when there is time for it again.
     fn plan_at(&mut self, at: Instant) {
+        let at = at.max(self.planned + self.pause);
         self.due = Some(self.due.map_or(at, |due| due.min(at)));
     }
 
     fn plan(&mut self) {
-        if !*self.leads.borrow_and_update() || !*self.synced.borrow() {
+        if !*self.leads.borrow() || !*self.synced.borrow() {
             return;
         }
         let began = Instant::now();
@@ -304,8 +316,7 @@ impl Runtime {
         self.planned = Instant::now();
         self.pause = PLAN_EVERY.max((self.planned - began) * LEISURE);
         if let Some(wake) = wake {
-            // One that is past already has been looked at by this plan.
-            self.plan_at(self.clock.instant(wake).max(self.planned + self.pause));
+            self.plan_at(self.clock.instant(wake));
         }
         if let Some(counts) = counts {
             self.metrics.publish_gangs(counts);
