@@ -3,6 +3,7 @@
 
 use std::collections::BTreeSet;
 
+use holdfast_api::gang;
 use holdfast_core::gang::{ASKS, GROUP_SIZE, POD_GROUP};
 use holdfast_core::model::GroupApi;
 use serde_json::{Value, json};
@@ -52,31 +53,34 @@ pub async fn api(
     if wanted == PodGroups::Off {
         return Ok(None);
     }
-    if !install && !exists(client, Installed::Placing).await? {
-        if wanted == PodGroups::Auto {
-            // Not installed, or an installation of a version that knew nothing of them.
-            tracing::info!("pod groups are not installed: workloads get none");
-            return Ok(None);
-        }
-        return Err(Error::NotInstalled(vec![Installed::Placing.title()]));
-    }
     let failed = |NoAnswer(reason)| Error::Refused {
         action: "find out whether PodGroups are served".to_owned(),
         reason,
     };
-    let found = discovery::find(client, "scheduling.k8s.io", VERSIONS, "PodGroup").await;
-    let served = found.map_err(failed)?;
-    match (wanted, served) {
-        (PodGroups::Kubernetes, None) => Err(Error::NoPodGroups),
-        (PodGroups::Kubernetes | PodGroups::Auto, Some(served)) => {
-            tracing::info!(version = served.version, "pod groups are Kubernetes'");
-            Ok(Some(GroupApi::Kubernetes))
-        }
-        _ => {
-            tracing::info!("pod groups are Holdfast's");
-            Ok(Some(GroupApi::Holdfast))
-        }
+    let served = |group, versions| discovery::find(client, group, versions, "PodGroup");
+    let of_kubernetes = served("scheduling.k8s.io", VERSIONS).await.map_err(failed)?;
+    let api = match (wanted, &of_kubernetes) {
+        (PodGroups::Kubernetes, None) => return Err(Error::NoPodGroups),
+        (PodGroups::Kubernetes | PodGroups::Auto, Some(_)) => GroupApi::Kubernetes,
+        _ => GroupApi::Holdfast,
+    };
+    // Without the webhooks no pod is put into a group any more, and those that wait still want to start.
+    let is_installed = install
+        || exists(client, Installed::Placing).await?
+        || exists(client, Installed::Asking).await?
+        || (api == GroupApi::Holdfast
+            && served(gang::GROUP, &[gang::VERSION]).await.map_err(failed)?.is_some());
+    if is_installed {
+        let version = of_kubernetes.filter(|_| api == GroupApi::Kubernetes).map(|of| of.version);
+        tracing::info!(?api, version, "workloads that ask get pod groups");
+        return Ok(Some(api));
     }
+    if wanted == PodGroups::Auto {
+        // Not installed, or an installation of a version that knew nothing of them.
+        tracing::info!("pod groups are not installed: workloads get none");
+        return Ok(None);
+    }
+    Err(Error::NotInstalled(vec![Installed::Placing.title()]))
 }
 
 /// The configuration of the webhooks on pods.
