@@ -113,13 +113,12 @@ pub fn placing(api: GroupApi, evict: &str, bundle: &Value, namespaces: &BTreeSet
         });
         let named = format!("{} && {UNBOUND}", annotated("object", POD_GROUP));
         let conditions = json!([{"name": "named", "expression": named}]);
-        // Before the other, whose answer would make it look named.
-        webhooks.push(webhook(
-            "named.pods.holdfast.dev",
-            json!([created("pods")]),
-            elsewhere,
-            conditions,
-        ));
+        let rules = json!([created("pods")]);
+        let mut named = webhook("named.pods.holdfast.dev", rules, elsewhere, conditions);
+        // Before the other, whose answer would make it look named, and not again after it: pods of a basic
+        // group would get a gate.
+        named["reinvocationPolicy"] = json!("Never");
+        webhooks.push(named);
     }
     let within = if namespaces.is_empty() {
         // Every namespace has it: the webhook stays, with our address in it, and is never called.

@@ -13,7 +13,8 @@ use crate::error::Error;
 use crate::gang::act::{lift, own, protect};
 use crate::watch::{Page, page};
 
-/// For API servers to take note that the webhook is gone, which makes gated pods. They watch.
+/// For API servers to take note that the webhook is gone, which makes gated pods, and that an instance
+/// which still runs has no rights any more. They watch.
 const NOTICE: Duration = Duration::from_secs(1);
 
 /// Requests under way at a time.

@@ -93,11 +93,12 @@ pub async fn uninstall(
             let copies = give_back::drop_budgets(&client).await?;
             tell(&Removal::Removed(format!("{copies} copies of what are built-in budgets now")));
         }
-        if gangs && kind == Installed::Placing {
-            let (pods, groups) = release(&client).await?;
-            let step = format!("let go of {pods} pods that waited for their gang");
-            tell(&Removal::Progress(format!("{step}, and of {groups} PodGroups")));
-        }
+    }
+    if gangs {
+        // Now that nobody has the right to hold them again.
+        let (pods, groups) = release(&client).await?;
+        let step = format!("let go of {pods} pods that waited for their gang");
+        tell(&Removal::Progress(format!("{step}, and of {groups} PodGroups")));
     }
     let delete = options.delete_budgets;
     // Without budgets there is nothing that deleting it could lose.
