@@ -66,7 +66,7 @@ impl World {
         self.path(&format!("apis/{}", Shape::of_cluster().api()), "workloads", name)
     }
 
-    /// A Workload and a `PodGroup` of this name.
+    /// A `PodGroup` of this name, and its Workload.
     #[track_caller]
     pub fn pod_group(&self, name: &str, policy: &Value) {
         self.workload(name, policy);
@@ -74,11 +74,11 @@ impl World {
     }
 
     #[track_caller]
-    pub fn workload(&self, name: &str, policy: &Value) {
+    pub fn workload(&self, group: &str, policy: &Value) {
         let manifest = json!({
             "apiVersion": Shape::of_cluster().api(),
             "kind": "Workload",
-            "metadata": {"name": name},
+            "metadata": {"name": workload_of(group)},
             "spec": {"podGroupTemplates": [{"name": TEMPLATE, "schedulingPolicy": policy}]},
         });
         let _ = self.admin.post(&self.workload_path(""), &manifest).ok();
@@ -90,11 +90,11 @@ impl World {
         let shape = Shape::of_cluster();
         let spec = match shape {
             Shape::Kubernetes => json!({
-                "workloadRef": {"workloadName": name, "templateName": TEMPLATE},
+                "workloadRef": {"workloadName": workload_of(name), "templateName": TEMPLATE},
                 "schedulingPolicy": policy,
             }),
             Shape::Holdfast => {
-                json!({"workloadRef": {"name": name}, "podGroupTemplateName": TEMPLATE})
+                json!({"workloadRef": {"name": workload_of(name)}, "podGroupTemplateName": TEMPLATE})
             }
         };
         let manifest = json!({
@@ -111,7 +111,9 @@ impl World {
     pub fn set_min_count(&self, group: &str, min_count: usize) {
         let (path, at) = match Shape::of_cluster() {
             Shape::Kubernetes => (self.pod_group_path(group), "/spec"),
-            Shape::Holdfast => (self.workload_path(group), "/spec/podGroupTemplates/0"),
+            Shape::Holdfast => {
+                (self.workload_path(&workload_of(group)), "/spec/podGroupTemplates/0")
+            }
         };
         let at = format!("{at}/schedulingPolicy/gang/minCount");
         let patch = json!([{"op": "replace", "path": at, "value": min_count}]);
@@ -231,6 +233,11 @@ impl World {
         let pods: Vec<String> = self.all_pods().iter().map(pod).collect();
         format!("{bound:?}\n{}\n{}", pods.join("\n"), groups.join("\n"))
     }
+}
+
+/// The name of the Workload that comes with a group made by hand.
+pub fn workload_of(group: &str) -> String {
+    format!("{group}-workload")
 }
 
 pub fn is_bound(pod: &Value) -> bool {

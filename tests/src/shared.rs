@@ -11,7 +11,11 @@ pub fn server() -> Arc<Server> {
 }
 
 pub fn start(name: &str) -> Result<Arc<Server>, String> {
-    let server = Arc::new(Server::start(name)?);
+    start_with(name, &[])
+}
+
+pub fn start_with(name: &str, flags: &[&str]) -> Result<Arc<Server>, String> {
+    let server = Arc::new(Server::start_with(name, flags)?);
     *SERVER.lock().expect("not poisoned") = Some(server.clone());
     Ok(server)
 }

@@ -30,6 +30,8 @@ pub enum Need {
     Lws,
     /// `JobSet`'s controller.
     JobSet,
+    /// A scheduler that knows no gangs.
+    NoPodGroups,
     /// A control plane whose programs can be restarted.
     Localkube,
     /// The descheduler's program.
@@ -67,6 +69,12 @@ impl Test {
     #[must_use]
     pub fn with_jobset(mut self) -> Self {
         self.needs = Some(Need::JobSet);
+        self
+    }
+
+    #[must_use]
+    pub fn without_pod_groups(mut self) -> Self {
+        self.needs = Some(Need::NoPodGroups);
         self
     }
 
@@ -162,13 +170,18 @@ impl Cluster {
         match need {
             Need::Lws if !self.runs_lws => Some("LeaderWorkerSet is not installed here"),
             Need::JobSet if !self.runs_jobset => Some("JobSet is not installed here"),
+            Need::NoPodGroups if fixture().has_pod_groups() => {
+                Some("here kube-scheduler starts gangs, and not Holdfast")
+            }
             Need::Localkube if !localkube::is_there() => {
                 Some("it restarts programs of the control plane, which takes localkube")
             }
             Need::Descheduler if !fixture().descheduler().exists() => Some(
                 "there is no descheduler, which `cargo xtask localkube up --descheduler` brings",
             ),
-            Need::Lws | Need::JobSet | Need::Localkube | Need::Descheduler => None,
+            Need::Lws | Need::JobSet | Need::NoPodGroups | Need::Localkube | Need::Descheduler => {
+                None
+            }
         }
     }
 }

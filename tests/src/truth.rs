@@ -174,7 +174,7 @@ pub(crate) fn versions<'a>(pods: impl IntoIterator<Item = &'a Value>) -> BTreeMa
     pods.into_iter().map(|pod| (name(pod), version(pod).unwrap_or_default())).collect()
 }
 
-pub(crate) fn name(object: &Value) -> String {
+pub fn name(object: &Value) -> String {
     object["metadata"]["name"].as_str().unwrap_or_default().to_owned()
 }
 

@@ -76,9 +76,11 @@ impl World {
         }
         let _ = self.admin.post("/api/v1/nodes", &manifest).ok();
         self.nodes.lock().expect("not poisoned").push(name.clone());
+        // Which it is tainted until the controllers have seen.
         until("the node is Ready", || {
             let node = self.admin.get(&format!("/api/v1/nodes/{name}")).ok().body;
-            if truth::is_condition(&node, "Ready") { Ok(()) } else { Err(node.to_string()) }
+            let ready = truth::is_condition(&node, "Ready") && node["spec"]["taints"].is_null();
+            if ready { Ok(()) } else { Err(node.to_string()) }
         });
         name
     }

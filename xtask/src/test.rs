@@ -5,6 +5,7 @@
 //! build -> localkube -> honest -> e2e -> unavailable -> gangs -> outage -> instances -> down
 //!                                     the first that fails ends the row, but for down
 //!       -> localkube -> e2e -> native -> down      in native mode
+//!       -> localkube -> gangs -> down              where the scheduler knows no gangs
 //!       -> localkube -> overload -> down           on a control plane that serves few at a time
 //! release -> simulate, page                        with --full: a large drain, and a browser
 //! ```
@@ -160,8 +161,10 @@ impl Test<'_> {
         let mut native = environment.clone();
         native.push(("HOLDFAST_E2E_NATIVE", "1".into()));
         // Which takes minutes to build.
-        let more = Options { descheduler: self.args.full, jobset: false, ..usual };
+        let more = Options { descheduler: self.args.full, jobset: false, ..usual.clone() };
         self.row(&dir, &more, &NATIVE, &native);
+        let plain = Options { without_pod_groups: true, ..usual };
+        self.row(&dir, &plain, &["gangs"], &environment);
         let flags = ["--max-requests-inflight=20", "--max-mutating-requests-inflight=20"];
         let scarce =
             Options { apiserver_flags: flags.map(str::to_owned).into(), ..Options::default() };

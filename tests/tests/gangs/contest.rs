@@ -4,9 +4,11 @@ use std::collections::BTreeSet;
 
 use holdfast_e2e::gang::{gang, is_bound};
 use holdfast_e2e::history::{Event, History};
+use holdfast_e2e::pod::Pod;
 use holdfast_e2e::truth::group_of;
 use holdfast_e2e::wait::until;
 use holdfast_e2e::world::World;
+use serde_json::json;
 
 /// Each on a node of its own, all at the same time: more can go wrong than one by one.
 pub fn one_runs_whole_and_the_other_waits_whole_20_times() {
@@ -43,6 +45,35 @@ fn contest(order: [&str; 2]) {
     assert_eq!(ever_bound(&history.end()), BTreeSet::from([first.clone()]));
     world.delete_members(&first);
     world.wait_bound(other, SIZE);
+}
+
+/// The one that was there first would have as much a right to it. (kube-scheduler tries again each after a while of
+/// its own, and so may prefer either.)
+pub fn the_one_of_higher_priority_is_first_to_get_the_room() {
+    let world = World::new("priority");
+    world.small_node("n", 3);
+    let class = format!("high-{}", world.namespace);
+    let classes = "/apis/scheduling.k8s.io/v1/priorityclasses";
+    // Not at the cost of others.
+    let manifest = json!({"metadata": {"name": class}, "value": 1000, "preemptionPolicy": "Never"});
+    let _ = world.admin.post(classes, &manifest).ok();
+    world.pod(&Pod::new("other").taking(3, &world));
+    world.wait_ready("other");
+    for group in ["low", "high"] {
+        world.pod_group(group, &gang(3));
+        for i in 0..3 {
+            let mut pod = world.member(group, i).manifest();
+            if group == "high" {
+                pod["spec"]["priorityClassName"] = json!(class);
+            }
+            let _ = world.admin.post(&world.path("api/v1", "pods", ""), &pod).ok();
+        }
+        world.stays_pending(group);
+    }
+    world.delete_pod("other");
+    world.wait_bound("high", 3);
+    world.stays_pending("low");
+    world.admin.delete(&format!("{classes}/{class}"));
 }
 
 /// The groups of all pods that were on a node at any time.

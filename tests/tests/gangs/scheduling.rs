@@ -185,6 +185,46 @@ pub fn a_group_outlives_its_pods() {
     });
 }
 
+pub fn a_pod_that_others_hold_back_is_waited_for() {
+    let world = World::new("held");
+    world.small_node("n", 2);
+    world.pod_group("a", &gang(2));
+    world.members("a", 0..1);
+    let mut held = world.member("a", 1).manifest();
+    held["spec"]["schedulingGates"] = json!([{"name": "e2e.holdfast.dev/hold"}]);
+    let _ = world.admin.post(&world.path("api/v1", "pods", ""), &held).ok();
+    world.stays_pending("a");
+    let path = world.path("api/v1", "pods", "a-1");
+    let gates = world.admin.get(&path).ok().body["spec"]["schedulingGates"].take();
+    let at =
+        gates.as_array().into_iter().flatten().position(|g| g["name"] == "e2e.holdfast.dev/hold");
+    let at = at.expect("it has the gate that it was created with");
+    let lift = json!([{"op": "remove", "path": format!("/spec/schedulingGates/{at}")}]);
+    let _ = world.admin.json_patch(&path, &lift).ok();
+    world.wait_bound("a", 2);
+}
+
+pub fn pods_of_a_gang_that_keep_apart_get_nodes_of_their_own() {
+    let world = World::new("apart");
+    for node in ["n0", "n1"] {
+        world.small_node(node, 2);
+    }
+    world.pod_group("a", &gang(2));
+    for i in 0..2 {
+        let mut pod = world.member("a", i).manifest();
+        let others = json!({
+            "labelSelector": {"matchLabels": {"app": "job"}},
+            "topologyKey": "kubernetes.io/hostname",
+        });
+        pod["spec"]["affinity"] = json!({"podAntiAffinity": {
+            "requiredDuringSchedulingIgnoredDuringExecution": [others]}});
+        let _ = world.admin.post(&world.path("api/v1", "pods", ""), &pod).ok();
+    }
+    world.wait_bound("a", 2);
+    let pods = world.all_pods();
+    assert_ne!(pods[0]["spec"]["nodeName"], pods[1]["spec"]["nodeName"]);
+}
+
 /// Taints, labels and ports are looked at as the scheduler does, and nodes that take no pods.
 pub fn room_is_where_the_pods_may_go() {
     let world = World::new("where");

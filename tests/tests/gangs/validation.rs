@@ -1,14 +1,30 @@
-//! What the API server refuses of the groups in shape Holdfast, and the words that it does it with. Those of
-//! Kubernetes are its own affair.
+//! Groups as objects. What the API server refuses of those in shape Holdfast, and the words that it does it
+//! with; those of Kubernetes are its own affair.
 
-use holdfast_e2e::gang::{Shape, basic, gang};
+use holdfast_e2e::gang::{basic, gang, workload_of};
+use holdfast_e2e::truth::name;
 use holdfast_e2e::world::World;
 use serde_json::{Value, json};
 
-pub fn what_is_refused_is_told_why() {
-    if Shape::of_cluster() != Shape::Holdfast {
-        return;
+/// In either shape, which is as much as programs that bring their own groups rely on.
+pub fn both_kinds_are_created_read_changed_and_deleted() {
+    let world = World::new("api");
+    world.pod_group("a", &gang(2));
+    world.set_min_count("a", 3);
+    for (path, name_of) in
+        [(world.pod_group_path(""), "a".to_owned()), (world.workload_path(""), workload_of("a"))]
+    {
+        let one = format!("{path}/{name_of}");
+        let label = json!({"metadata": {"labels": {"e2e.holdfast.dev/label": "x"}}});
+        let _ = world.admin.patch(&one, &label).ok();
+        let found = world.admin.list(&format!("{path}?labelSelector=e2e.holdfast.dev/label=x"));
+        assert_eq!(found.iter().map(name).collect::<Vec<_>>(), [name_of], "{found:#?}");
+        let _ = world.admin.delete(&one).ok();
     }
+    world.wait_no_groups();
+}
+
+pub fn what_is_refused_is_told_why() {
     let world = World::new("refused");
     let template = |name: &str, policy: Value| json!({"name": name, "schedulingPolicy": policy});
     let templates = |list: &[Value]| json!({"podGroupTemplates": list});
@@ -75,17 +91,17 @@ pub fn what_is_refused_is_told_why() {
 }
 
 pub fn references_stay_and_minimums_change() {
-    if Shape::of_cluster() != Shape::Holdfast {
-        return;
-    }
     let world = World::new("immutable");
     world.workload("a", &gang(2));
     world.pod_group_alone("a", &gang(2));
     let inline = json!({"schedulingPolicy": gang(2)});
     let _ = world.admin.post(&world.pod_group_path(""), &manifest("PodGroup", "b", &inline)).ok();
 
-    let (workload, by_reference, by_itself) =
-        (world.workload_path("a"), world.pod_group_path("a"), world.pod_group_path("b"));
+    let (workload, by_reference, by_itself) = (
+        world.workload_path(&workload_of("a")),
+        world.pod_group_path("a"),
+        world.pod_group_path("b"),
+    );
     let of_template = "/spec/podGroupTemplates/0";
     for (path, at, value, told) in [
         (
