@@ -1,5 +1,6 @@
 //! How the program ends: exit code, and for errors one line on stderr and perhaps a hint.
 
+use std::fmt;
 use std::process::{ExitCode, Termination};
 
 #[derive(Debug)]
@@ -19,6 +20,27 @@ impl From<anyhow::Result<()>> for Exit {
     }
 }
 
+/// An error of the command line's own, and what to do about it.
+#[derive(Debug)]
+pub struct Hinted {
+    what: String,
+    hint: String,
+}
+
+impl Hinted {
+    pub fn error(what: impl Into<String>, hint: impl Into<String>) -> anyhow::Error {
+        anyhow::Error::new(Self { what: what.into(), hint: hint.into() })
+    }
+}
+
+impl fmt::Display for Hinted {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.what)
+    }
+}
+
+impl std::error::Error for Hinted {}
+
 impl Termination for Exit {
     fn report(self) -> ExitCode {
         let error = match self {
@@ -28,7 +50,8 @@ impl Termination for Exit {
         };
         eprintln!("error: {error:#}");
         let known = error.downcast_ref::<holdfast_server::Error>();
-        if let Some(hint) = known.and_then(holdfast_server::Error::hint) {
+        let own = error.downcast_ref::<Hinted>().map(|own| own.hint.clone());
+        if let Some(hint) = own.or_else(|| known.and_then(holdfast_server::Error::hint)) {
             eprintln!("hint: {hint}");
         }
         ExitCode::from(2)

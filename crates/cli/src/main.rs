@@ -1,6 +1,7 @@
 //! `holdfast`: one module per subcommand, and here only what they share.
 #![expect(clippy::doc_markdown, reason = "doc comments of flags are the help text, which is plain")]
 
+mod ask;
 mod demo;
 mod exit;
 mod logging;
@@ -8,6 +9,7 @@ mod page;
 mod serve;
 mod simulate;
 mod uninstall;
+mod why;
 
 use clap::{Parser, Subcommand};
 use exit::Exit;
@@ -27,6 +29,7 @@ struct Cli {
 #[derive(Debug, Subcommand)]
 enum Command {
     // Described where their flags are: a description here would take the place of the long one.
+    Why(why::Args),
     Serve(Box<serve::Args>),
     Uninstall(uninstall::Args),
     Simulate(Box<simulate::Args>),
@@ -41,6 +44,7 @@ static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 fn main() -> Exit {
     match Cli::parse().command {
+        Command::Why(args) => why::run(&args),
         Command::Serve(args) => serve::run(&args).into(),
         Command::Uninstall(args) => uninstall::run(&args).into(),
         Command::Simulate(args) => simulate::run(&args),

@@ -235,7 +235,7 @@ fn parse_advertise(text: &str) -> Result<String, String> {
 }
 
 /// As Kubernetes writes durations: `90s`, `5m`, `1h30m`.
-fn parse_time(text: &str) -> Result<Duration, String> {
+pub fn parse_time(text: &str) -> Result<Duration, String> {
     let malformed = || format!("{text:?} is no time such as 30s, 5m or 1h30m");
     let (mut rest, mut time) = (text, Duration::ZERO);
     while !rest.is_empty() || text.is_empty() {
@@ -257,7 +257,7 @@ fn parse_time(text: &str) -> Result<Duration, String> {
 }
 
 /// No gang is bound at once.
-fn parse_timeout(text: &str) -> Result<Duration, String> {
+pub fn parse_timeout(text: &str) -> Result<Duration, String> {
     match parse_time(text)? {
         time if time < Duration::from_secs(1) => Err("must be at least 1s".to_owned()),
         time => Ok(time),

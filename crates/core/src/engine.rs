@@ -14,6 +14,7 @@ use crate::namespace::{Context, Namespace, Reads};
 use crate::progress::Progress;
 use crate::stats::{Counters, Stats};
 use crate::timer::Timers;
+use crate::view::{BudgetView, OpinionView};
 
 /// What a deployment chooses.
 #[derive(Clone, Debug)]
@@ -127,6 +128,24 @@ impl Engine {
     pub fn status(&self, budget: &BudgetKey) -> Option<BudgetStatus> {
         let namespace = self.namespaces.get(budget.object.namespace.as_str())?;
         namespace.computed_status(&self.config, self.now, budget)
+    }
+
+    /// Every budget that it knows, in order.
+    pub fn budgets(&self) -> impl Iterator<Item = &BudgetKey> {
+        self.namespaces.values().flat_map(Namespace::budget_keys)
+    }
+
+    /// A budget with everything that it counts. Looks at every pod of the namespace.
+    pub fn view(&self, budget: &BudgetKey) -> Option<BudgetView> {
+        let namespace = self.namespaces.get(budget.object.namespace.as_str())?;
+        namespace.view(&self.config, self.now, budget)
+    }
+
+    /// What every budget that covers a pod says to its eviction, by the cache alone; and why a built-in
+    /// `policy/v1` budget would refuse it.
+    pub fn opinions(&self, pod: &ObjectKey) -> (Vec<OpinionView>, Option<String>) {
+        let namespace = self.namespaces.get(pod.namespace.as_str());
+        namespace.map(|namespace| namespace.opinions(&pod.name)).unwrap_or_default()
     }
 
     /// Looks at every budget, so not for every input.

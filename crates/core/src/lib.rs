@@ -55,6 +55,7 @@ pub mod lease;
 mod leisure;
 pub mod model;
 pub mod verdict;
+pub mod view;
 
 mod engine;
 mod intern;

@@ -42,6 +42,11 @@ impl ApiClient {
         Self { client }
     }
 
+    /// That of the kubeconfig's context.
+    pub fn default_namespace(&self) -> &str {
+        self.client.default_namespace()
+    }
+
     pub async fn get(&self, path: &str) -> Result<Answer, NoAnswer> {
         self.call(Method::GET, path, None).await
     }

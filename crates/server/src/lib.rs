@@ -53,4 +53,4 @@ pub use gang::GangOptions;
 pub use install::gang::PodGroups;
 pub use install::uninstall::{Removal, UninstallOptions, uninstall};
 pub use serve::{Addresses, Features, Mode, ServeOptions, serve};
-pub use snapshot::snapshot;
+pub use snapshot::{Listed, Reader, snapshot};

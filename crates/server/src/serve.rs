@@ -66,6 +66,13 @@ pub struct Features {
     pub clear_stale_disruption_targets: bool,
 }
 
+/// Those of the flags.
+impl Default for Features {
+    fn default() -> Self {
+        Self { lws_groups: true, multi_pod_pdbs: true, clear_stale_disruption_targets: false }
+    }
+}
+
 /// Where a ready server can be reached.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Addresses {
@@ -262,7 +269,7 @@ async fn refuse_beside_native(client: &ApiClient) -> Result<(), Error> {
 }
 
 /// In native mode all evictions come to us, and there is no other gate behind us.
-fn engine_config(features: Features, native: bool, unavailable: bool) -> Config {
+pub fn engine_config(features: Features, native: bool, unavailable: bool) -> Config {
     let mut config = Config {
         lws: features.lws_groups,
         multi_pod_pdbs: features.multi_pod_pdbs,

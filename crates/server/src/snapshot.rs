@@ -1,14 +1,125 @@
 //! Everything in a cluster that a decision may depend on, read once.
 
-use holdfast_core::Kind;
+use std::time::Duration;
+
+use holdfast_core::model::ControllerRef;
+use holdfast_core::{Config, Input, Kind};
 use serde_json::{Value, json};
 
 use crate::api_client::{ApiClient, NoAnswer};
 use crate::connect::{ClusterOptions, connect};
 use crate::discovery::Resource;
+use crate::effect::scale::ScaleReader;
 use crate::error::Error;
 use crate::install::native::api_service::Standing;
+use crate::serve::{Features, engine_config};
 use crate::watch::{Page, Source, page};
+
+/// A cluster that is only looked at.
+#[derive(Debug)]
+pub struct Reader {
+    client: ApiClient,
+    scales: ScaleReader,
+    /// Holdfast serves `policy/v1` itself.
+    native: bool,
+    /// No single request takes longer.
+    limit: Duration,
+}
+
+/// All objects of a kind, each with its apiVersion and kind.
+#[derive(Debug)]
+pub struct Listed {
+    /// None: nodes.
+    pub kind: Option<Kind>,
+    /// That of the list; empty if the kind is not served.
+    pub version: String,
+    pub objects: Vec<Value>,
+}
+
+impl Reader {
+    pub async fn connect(options: &ClusterOptions, limit: Duration) -> Result<Self, Error> {
+        let (client, _) = connect(options).await?;
+        // Who may not read it has not installed native mode.
+        let native = Standing::read(&client).await.is_ok_and(|standing| standing.is_ours());
+        Ok(Self { scales: ScaleReader::new(client.clone()), client, native, limit })
+    }
+
+    /// That of the context.
+    pub fn namespace(&self) -> &str {
+        self.client.default_namespace()
+    }
+
+    /// As that of an engine that serves this cluster with its defaults.
+    pub fn config(&self) -> Config {
+        engine_config(Features::default(), self.native, true)
+    }
+
+    /// The objects of these kinds, of one namespace or of all, and the nodes. Budgets come first: whatever
+    /// their status was computed from is then in the lists that follow.
+    pub async fn list(
+        &self,
+        kinds: impl IntoIterator<Item = Kind>,
+        namespace: Option<&str>,
+    ) -> Result<Vec<Listed>, Error> {
+        let mut kinds: Vec<Kind> = kinds.into_iter().collect();
+        // In native mode they are the same objects as those of our own kind.
+        kinds.retain(|kind| !(self.native && *kind == Kind::BuiltinBudget));
+        kinds.sort_by_key(|kind| !matches!(kind, Kind::Budget | Kind::UnavailableBudget));
+        let mut lists = Vec::new();
+        for kind in kinds {
+            let source = Source::of(&kind);
+            let (version, objects) = self.list_kind(&source, &name(&kind), namespace).await?;
+            lists.push(Listed { kind: Some(kind), version, objects });
+        }
+        let nodes = Source::BuiltIn(Resource::fixed("", "v1", "nodes"));
+        let (version, objects) = match self.list_kind(&nodes, "Node", None).await {
+            // Who may see one namespace only is told what can be told without them.
+            Err(Error::Unlisted { .. }) if namespace.is_some() => (String::new(), Vec::new()),
+            listed => listed?,
+        };
+        lists.push(Listed { kind: None, version, objects });
+        Ok(lists)
+    }
+
+    /// The answer to [`holdfast_core::Command::ReadScale`].
+    pub async fn scale(&self, namespace: String, owner: ControllerRef) -> Input {
+        self.scales.clone().read(namespace, owner).await
+    }
+
+    async fn list_kind(
+        &self,
+        source: &Source,
+        kind: &str,
+        namespace: Option<&str>,
+    ) -> Result<(String, Vec<Value>), Error> {
+        let refused = |reason| Error::Unlisted { what: source.to_string(), reason };
+        let late = |_| refused(format!("no answer within {} s", self.limit.as_secs_f32()));
+        let found = tokio::time::timeout(self.limit, source.find(&self.client)).await;
+        let found = found.map_err(late)?.map_err(|NoAnswer(reason)| refused(reason))?;
+        let Some(resource) = found else { return Ok((String::new(), Vec::new())) };
+        let path = match namespace {
+            Some(namespace) => resource.namespace_path(namespace),
+            None => resource.path(),
+        };
+        let (mut objects, mut from) = (Vec::new(), String::new());
+        loop {
+            let answer = tokio::time::timeout(self.limit, page(&self.client, &path, &from)).await;
+            let answer = answer.map_err(late)?.map_err(refused)?;
+            let page = Page::of(&answer).map_err(refused)?;
+            for item in page.items.unwrap_or_default() {
+                let mut object: Value = serde_json::from_str(item.get())
+                    .map_err(|error| refused(format!("cannot read the list: {error}")))?;
+                object["apiVersion"] = json!(resource.api_version());
+                object["kind"] = json!(kind);
+                objects.push(object);
+            }
+            if page.metadata.r#continue.is_empty() {
+                return Ok((page.metadata.resource_version, objects));
+            }
+            from = page.metadata.r#continue;
+        }
+    }
+}
 
 /// The objects of these kinds, and of nodes, each with its apiVersion and kind.
 /// Kinds that the API server does not serve have none.
@@ -16,23 +127,10 @@ pub async fn snapshot(
     options: &ClusterOptions,
     kinds: impl IntoIterator<Item = Kind>,
 ) -> Result<Vec<Value>, Error> {
-    let (client, _) = connect(options).await?;
-    // In native mode they are the same objects as those of our own kind.
-    let native = Standing::read(&client).await.is_ok_and(|standing| standing.is_ours());
-    let mut sources: Vec<(String, Source)> = (kinds.into_iter())
-        .filter(|kind| !(native && *kind == Kind::BuiltinBudget))
-        .map(|kind| (name(&kind), Source::of(&kind)))
-        .collect();
-    sources.push(("Node".to_owned(), Source::BuiltIn(Resource::fixed("", "v1", "nodes"))));
-    let mut objects = Vec::new();
-    for (kind, source) in sources {
-        let refused = |reason| Error::Unlisted { what: source.to_string(), reason };
-        let found = source.find(&client).await.map_err(|NoAnswer(reason)| refused(reason))?;
-        if let Some(resource) = found {
-            objects.extend(list(&client, &resource, &kind).await.map_err(refused)?);
-        }
-    }
-    Ok(objects)
+    // Every request has a limit of its own already.
+    let reader = Reader::connect(options, Duration::MAX).await?;
+    let lists = reader.list(kinds, None).await?;
+    Ok(lists.into_iter().flat_map(|list| list.objects).collect())
 }
 
 fn name(kind: &Kind) -> String {
@@ -43,25 +141,5 @@ fn name(kind: &Kind) -> String {
         Kind::PodGroup(_) => "PodGroup".to_owned(),
         Kind::Workload(_) => "Workload".to_owned(),
         Kind::Owner(owner) => owner.kind.clone(),
-    }
-}
-
-async fn list(client: &ApiClient, resource: &Resource, kind: &str) -> Result<Vec<Value>, String> {
-    let api_version = resource.api_version();
-    let (mut objects, mut from) = (Vec::new(), String::new());
-    loop {
-        let answer = page(client, resource, &from).await?;
-        let page = Page::of(&answer)?;
-        for item in page.items.unwrap_or_default() {
-            let mut object: Value = serde_json::from_str(item.get())
-                .map_err(|error| format!("cannot read the list: {error}"))?;
-            object["apiVersion"] = json!(api_version);
-            object["kind"] = json!(kind);
-            objects.push(object);
-        }
-        if page.metadata.r#continue.is_empty() {
-            return Ok(objects);
-        }
-        from = page.metadata.r#continue;
     }
 }

@@ -36,6 +36,16 @@ pub(super) enum Failure {
     UnknownTotal(String),
 }
 
+impl Failure {
+    pub(super) fn text(&self) -> &str {
+        match self {
+            Self::Processing => "still being processed",
+            Self::SyncFailed(error) => error.text(),
+            Self::Unresolved(why) | Self::UnknownTotal(why) => why,
+        }
+    }
+}
+
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum SyncError {
     Selector(String),

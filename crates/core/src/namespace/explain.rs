@@ -146,7 +146,7 @@ impl Namespace {
     }
 
     /// The most units that there will ever be, if a source tells.
-    fn ceiling(&self, budget: &BudgetEntry, evaluation: &Evaluation) -> Option<i64> {
+    pub(super) fn ceiling(&self, budget: &BudgetEntry, evaluation: &Evaluation) -> Option<i64> {
         let is_pub = budget.object.spec.unavailable.is_some();
         if evaluation.scope == Scope::Workload || budget.object.spec.needs_total() || is_pub {
             return evaluation.sourced.then_some(evaluation.expected);
@@ -217,7 +217,7 @@ fn hint(budget: &BudgetEntry, evaluation: &Evaluation, ceiling: Option<i64>) -> 
         return "; it can never allow one, because it has neither minAvailable nor maxUnavailable"
             .to_owned();
     }
-    if let Some(ceiling) = ceiling.filter(|ceiling| *ceiling > 0 && desired >= *ceiling) {
+    if let Some(ceiling) = never(evaluation, ceiling) {
         let fewer = ceiling - 1;
         return format!(
             "; it can never allow one, because it needs {desired} and there are never more than {}: \
@@ -230,6 +230,11 @@ fn hint(budget: &BudgetEntry, evaluation: &Evaluation, ceiling: Option<i64>) -> 
         1 => format!("; it will allow one when 1 more {unit} is {healthy_word}"),
         missing => format!("; it will allow one when {missing} more {unit}s are {healthy_word}"),
     }
+}
+
+/// The most units that there will ever be, if that is not more than are needed.
+pub(super) fn never(evaluation: &Evaluation, ceiling: Option<i64>) -> Option<i64> {
+    ceiling.filter(|ceiling| *ceiling > 0 && evaluation.desired >= *ceiling)
 }
 
 /// With a capital and a full stop.

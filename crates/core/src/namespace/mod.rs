@@ -31,6 +31,7 @@ mod scale;
 mod status;
 mod units;
 mod verify;
+mod view;
 mod writer;
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};

@@ -82,7 +82,7 @@ async fn find(
     let failed = |reason| Error::Unlisted { what: resource.qualified(), reason };
     let (mut found, mut from) = (Vec::new(), String::new());
     loop {
-        let answer = page(client, resource, &from).await.map_err(failed)?;
+        let answer = page(client, &resource.path(), &from).await.map_err(failed)?;
         let page = Page::of(&answer).map_err(failed)?;
         for item in page.items.unwrap_or_default() {
             let object: Object =

@@ -109,9 +109,9 @@ pub struct Watcher<W: Watched> {
 }
 
 /// One page of a list: the first, or the one that the page before names.
-pub async fn page(client: &ApiClient, resource: &Resource, from: &str) -> Result<Answer, String> {
+pub async fn page(client: &ApiClient, path: &str, from: &str) -> Result<Answer, String> {
     // No resourceVersion: a consistent read. "0" would be any state, however old.
-    let path = format!("{}?limit={PAGE_SIZE}&continue={from}", resource.path());
+    let path = format!("{path}?limit={PAGE_SIZE}&continue={from}");
     match client.list(&path).await {
         Ok(answer) if answer.code == StatusCode::OK => Ok(answer),
         Ok(answer) => Err(answer.message()),
@@ -216,7 +216,7 @@ impl<W: Watched> Watcher<W> {
         self.tell(self.watched.list_began()).await?;
         let mut token = String::new();
         loop {
-            let answer = match page(&self.client, resource, &token).await {
+            let answer = match page(&self.client, &resource.path(), &token).await {
                 Ok(answer) => answer,
                 Err(reason) => return Ok(Err(reason)),
             };

@@ -75,7 +75,7 @@ impl Storage {
         let failed = |reason| Error::Unlisted { what: resource.qualified(), reason };
         let (mut budgets, mut token) = (Budgets::new(), String::new());
         loop {
-            let answer = page(client, &resource, &token).await.map_err(failed)?;
+            let answer = page(client, &resource.path(), &token).await.map_err(failed)?;
             let page = Page::of(&answer).map_err(failed)?;
             for item in page.items.unwrap_or_default() {
                 let budget: Value =

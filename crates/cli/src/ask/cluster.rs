@@ -1,0 +1,284 @@
+//! A cluster as it is now, in an engine that nobody but us asks.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use holdfast_api::decode::{Decoded, decode};
+use holdfast_core::io::{PodReadOutcome, SnapshotOutcome};
+use holdfast_core::model::{
+    Budget, BudgetKey, ControllerRef, ObjectKey, Operation, ResourceVersion, Timestamp,
+};
+use holdfast_core::verdict::{Denial, DenyReason, Verdict};
+use holdfast_core::view::{BudgetView, OpinionView};
+use holdfast_core::{Change, Command, Config, Engine, Eviction, Input, Kind};
+use holdfast_server::{Listed, Reader};
+use serde_json::Value;
+
+use super::pods::{self, PodFacts};
+
+/// What becomes of the built-in `policy/v1` budgets where Holdfast's are another kind.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Builtins {
+    /// The gate behind Holdfast's, decided by the numbers in their status: for verdicts.
+    Gate,
+    /// Budgets like the others, counted here by the same rules: to look at.
+    Counted,
+}
+
+pub struct Cluster {
+    engine: Engine,
+    now: Timestamp,
+    pods: BTreeMap<ObjectKey, Value>,
+    nodes: BTreeMap<String, Value>,
+    budgets: BTreeMap<BudgetKey, Budget>,
+    versions: BTreeMap<Kind, String>,
+    /// Objects that cannot be read, and why.
+    pub unreadable: Vec<String>,
+    asked: u64,
+}
+
+impl Cluster {
+    /// Of one namespace, or of all.
+    pub async fn read(
+        reader: &Reader,
+        namespace: Option<&str>,
+        builtins: Builtins,
+    ) -> anyhow::Result<Self> {
+        let config = reader.config();
+        let lists = reader.list(config.kinds.clone(), namespace).await?;
+        let wall = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        let mut cluster = Self::new(config, lists, Timestamp(0) + wall, builtins);
+        // Answers lead to no further questions; the bound is against an engine that differs.
+        for _ in 0..10 {
+            let scales = cluster.scales_wanted();
+            if scales.is_empty() {
+                break;
+            }
+            for (namespace, owner) in scales {
+                let input = reader.scale(namespace, owner).await;
+                cluster.engine.handle(cluster.now, input);
+            }
+        }
+        Ok(cluster)
+    }
+
+    pub fn new(mut config: Config, lists: Vec<Listed>, now: Timestamp, builtins: Builtins) -> Self {
+        config.intercepted = intercepted(&lists);
+        let kinds = config.kinds.clone();
+        let mut cluster = Self {
+            engine: Engine::new(config),
+            now,
+            pods: BTreeMap::new(),
+            nodes: BTreeMap::new(),
+            budgets: BTreeMap::new(),
+            versions: BTreeMap::new(),
+            unreadable: Vec::new(),
+            asked: 0,
+        };
+        cluster.engine.handle(now, Input::Lead(false));
+        let mut counted = Vec::new();
+        for list in lists {
+            match list.kind {
+                None => cluster.nodes.extend(list.objects.into_iter().map(named)),
+                Some(Kind::BuiltinBudget) if builtins == Builtins::Counted => {
+                    counted = list.objects;
+                }
+                Some(kind) => cluster.take_in(&kind, &list.version, list.objects),
+            }
+        }
+        for kind in kinds.into_iter().filter(|kind| !cluster.versions.contains_key(kind)) {
+            cluster.engine.handle(now, Input::NotServed(kind));
+        }
+        for object in counted {
+            cluster.count_builtin(object);
+        }
+        cluster
+    }
+
+    fn take_in(&mut self, kind: &Kind, version: &str, objects: Vec<Value>) {
+        if version.is_empty() {
+            return;
+        }
+        self.versions.insert(kind.clone(), version.to_owned());
+        self.engine.handle(self.now, Input::ListBegan(kind.clone()));
+        for object in objects {
+            self.take_in_one(kind, object);
+        }
+        self.engine.handle(self.now, Input::ListEnded(kind.clone(), version.into()));
+    }
+
+    fn take_in_one(&mut self, kind: &Kind, object: Value) {
+        let decoded = match decode(kind, object.to_string().as_bytes()) {
+            Ok(decoded) => decoded,
+            Err(error) => {
+                self.unreadable.push(error.to_string());
+                let key = key_of(&object);
+                let why = error.to_string();
+                let unreadable = Input::Unreadable { kind: kind.clone(), key, why };
+                return self.engine.handle(self.now, unreadable);
+            }
+        };
+        match &decoded {
+            Decoded::Pod(pod) => {
+                self.pods.insert(pod.key.clone(), object);
+            }
+            Decoded::Budget(budget) => {
+                self.budgets.insert(budget.key.clone(), budget.clone());
+            }
+            _ => {}
+        }
+        self.engine.handle(self.now, decoded.applied());
+    }
+
+    /// To the engine a budget is its namespace and name; of namesakes, those of `policy/v1` say so.
+    fn count_builtin(&mut self, mut object: Value) {
+        let mut key = key_of(&object);
+        if self.budgets.contains_key(&BudgetKey::pdb(&key.namespace, &key.name)) {
+            key.name.push_str(" (policy/v1)");
+            object["metadata"]["name"] = key.name.into();
+        }
+        self.take_in_one(&Kind::Budget, object);
+    }
+
+    pub fn now(&self) -> Timestamp {
+        self.now
+    }
+
+    pub fn pod(&self, key: &ObjectKey) -> Option<&Value> {
+        self.pods.get(key)
+    }
+
+    pub fn has_node(&self, name: &str) -> bool {
+        self.nodes.contains_key(name) || self.pods_on(name).next().is_some()
+    }
+
+    pub fn pods_on<'a>(
+        &'a self,
+        node: &'a str,
+    ) -> impl Iterator<Item = (&'a ObjectKey, &'a Value)> {
+        self.pods.iter().filter(move |(_, pod)| pod["spec"]["nodeName"] == node)
+    }
+
+    pub fn facts(&self, pod: &ObjectKey) -> PodFacts {
+        let unknown = PodFacts { node: None, state: "unknown".to_owned() };
+        let ready = |node: &str| {
+            if self.nodes.is_empty() {
+                None
+            } else {
+                Some(self.nodes.get(node).is_some_and(pods::node_ready))
+            }
+        };
+        self.pods.get(pod).map_or(unknown, |pod| PodFacts::of(pod, ready))
+    }
+
+    pub fn budget(&self, budget: &BudgetKey) -> Option<&Budget> {
+        self.budgets.get(budget)
+    }
+
+    pub fn view(&self, budget: &BudgetKey) -> Option<BudgetView> {
+        self.engine.view(budget)
+    }
+
+    /// What each covering budget says to the eviction of a pod, and why a built-in one would refuse it.
+    pub fn opinions(&self, pod: &ObjectKey) -> (Vec<OpinionView>, Option<String>) {
+        self.engine.opinions(pod)
+    }
+
+    /// As the Eviction API would answer now.
+    pub fn verdict(&mut self, pod: &ObjectKey) -> Verdict {
+        self.asked += 1;
+        let id = format!("ask-{}", self.asked);
+        let eviction = Eviction {
+            id: id.clone(),
+            pod: pod.clone(),
+            operation: Operation::Evict,
+            object: None,
+            generation: 0,
+            exempt: false,
+            uid: None,
+            requester: "holdfast".to_owned(),
+            dry_run: true,
+            by_name: false,
+            deadline: self.now + Duration::from_secs(10),
+        };
+        self.engine.handle(self.now, Input::Evict(eviction));
+        while let Some(command) = self.engine.poll() {
+            match command {
+                Command::Reply { eviction, verdict } if eviction == id => return verdict,
+                Command::ReadPod { token, pod } => {
+                    let outcome = self.read_pod(&pod);
+                    self.engine.handle(self.now, Input::PodRead { token, outcome });
+                }
+                Command::ListNamespace { kind, namespace } => self.list_again(kind, namespace),
+                _ => {}
+            }
+        }
+        // Every question above is answered, so this does not happen.
+        Verdict::Deny(Denial {
+            reason: DenyReason::BeingProcessed,
+            message: "The engine gave no answer.".to_owned(),
+            causes: Vec::new(),
+        })
+    }
+
+    /// The answer to a question, if this budget were as given instead.
+    pub fn what_if<T>(&mut self, budget: Budget, ask: impl FnOnce(&mut Self) -> T) -> T {
+        let key = budget.key.clone();
+        self.engine.handle(self.now, Input::Budget(Change::Applied(budget)));
+        let answer = ask(self);
+        if let Some(before) = self.budgets.get(&key) {
+            let before = Input::Budget(Change::Applied(before.clone()));
+            self.engine.handle(self.now, before);
+        }
+        answer
+    }
+
+    fn read_pod(&self, key: &ObjectKey) -> PodReadOutcome {
+        let Some(object) = self.pods.get(key) else { return PodReadOutcome::NotFound };
+        match decode(&Kind::Pod, object.to_string().as_bytes()) {
+            Ok(Decoded::Pod(pod)) => PodReadOutcome::Found(Box::new(pod)),
+            Ok(_) => PodReadOutcome::NotFound,
+            Err(error) => PodReadOutcome::Failed(error.to_string()),
+        }
+    }
+
+    /// Lists were read after the budgets, so what a budget claims beyond them is of no time yet: the list
+    /// that we have is as new as any.
+    fn list_again(&mut self, kind: Kind, namespace: String) {
+        let version = self.versions.get(&kind).map(String::as_str).unwrap_or_default();
+        let version = ResourceVersion::from(version);
+        let outcome = SnapshotOutcome::Listed { version, objects: Vec::new() };
+        self.engine.handle(self.now, Input::Snapshot { kind, namespace, outcome });
+    }
+
+    fn scales_wanted(&mut self) -> Vec<(String, ControllerRef)> {
+        let mut wanted = Vec::new();
+        while let Some(command) = self.engine.poll() {
+            if let Command::ReadScale { namespace, owner } = command {
+                wanted.push((namespace, owner));
+            }
+        }
+        wanted
+    }
+}
+
+/// Where the server has found that deletes and updates of pods reach it.
+fn intercepted(lists: &[Listed]) -> BTreeSet<String> {
+    let budgets = lists.iter().filter(|list| list.kind == Some(Kind::UnavailableBudget));
+    let is_enforced = |budget: &&Value| {
+        let conditions = budget["status"]["conditions"].as_array();
+        let mut conditions = conditions.into_iter().flatten();
+        conditions.any(|c| c["type"] == "Enforced" && c["status"] == "True")
+    };
+    let enforced = budgets.flat_map(|list| &list.objects).filter(is_enforced);
+    enforced.map(|budget| key_of(budget).namespace).collect()
+}
+
+fn named(object: Value) -> (String, Value) {
+    (key_of(&object).name, object)
+}
+
+fn key_of(object: &Value) -> ObjectKey {
+    let text = |field: &str| object["metadata"][field].as_str().unwrap_or_default();
+    ObjectKey::new(text("namespace"), text("name"))
+}

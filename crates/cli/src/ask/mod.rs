@@ -1,0 +1,54 @@
+//! Questions to a cluster: what they share.
+//!
+//! ```text
+//!   API server --Reader--> lists --decode--> Engine (the one that serves) --view, dry runs--> answers
+//! ```
+//!
+//! Nothing is written, and no server of Holdfast's has to run: the engine is fed here with what it would
+//! see there.
+
+mod cluster;
+#[cfg(test)]
+pub mod documents;
+mod flags;
+mod pods;
+mod table;
+
+pub use cluster::{Builtins, Cluster};
+pub use flags::{ClusterArgs, Output, emit};
+pub use pods::controller_kind;
+pub use table::Table;
+
+use std::time::Duration;
+
+use holdfast_core::model::{BudgetSpec, Threshold};
+
+/// `maxUnavailable 1`; both of a budget that has both.
+pub fn threshold(spec: &BudgetSpec) -> String {
+    let text = |threshold: &Threshold| match threshold {
+        Threshold::Count(n) => n.to_string(),
+        Threshold::Percent(percent) => format!("{percent}%"),
+        Threshold::Invalid(_) => "invalid".to_owned(),
+    };
+    let min = spec.min_available.as_ref().map(|min| format!("minAvailable {}", text(min)));
+    let max = spec.max_unavailable.as_ref().map(|max| format!("maxUnavailable {}", text(max)));
+    let both: Vec<String> = [min, max].into_iter().flatten().collect();
+    if both.is_empty() { "none".to_owned() } else { both.join(", ") }
+}
+
+/// `45s`, `1m30s`, `2h5m`.
+pub fn age(time: Duration) -> String {
+    let secs = time.as_secs();
+    match (secs / 3600, secs / 60 % 60, secs % 60) {
+        (0, 0, s) => format!("{s}s"),
+        (0, m, 0) => format!("{m}m"),
+        (0, m, s) => format!("{m}m{s}s"),
+        (h, 0, _) => format!("{h}h"),
+        (h, m, _) => format!("{h}h{m}m"),
+    }
+}
+
+/// `1 replica`, `3 replicas`.
+pub fn count(n: i64, what: &str) -> String {
+    if n == 1 { format!("1 {what}") } else { format!("{n} {what}s") }
+}

@@ -1,0 +1,147 @@
+//! Whole answers, as they are printed.
+
+use holdfast_core::Config;
+use holdfast_core::model::{ObjectKey, Timestamp};
+use serde_json::{Value, json};
+
+use super::answer::{Answer, of_node, of_pod};
+use super::text;
+use crate::ask::{Builtins, Cluster, documents};
+
+/// Three replicas of two pods on three nodes, under a budget that lets one go.
+fn objects() -> Vec<Value> {
+    let mut objects = vec![json!({
+        "apiVersion": "policy.holdfast.dev/v1", "kind": "PodDisruptionBudget",
+        "metadata": {"name": "llama"},
+        "spec": {"maxUnavailable": 1, "budgetScope": "Workload",
+            "selector": {"matchLabels": {"app": "llama"}}},
+    })];
+    let owner = |kind: &str, name: &str| json!([{"apiVersion": "apps/v1", "kind": kind, "name": name, "controller": true, "uid": ""}]);
+    objects.push(json!({"apiVersion": "apps/v1", "kind": "StatefulSet",
+        "metadata": {"name": "llama"}, "spec": {"replicas": 6}}));
+    for replica in 0..3 {
+        let group = format!("llama-{replica}");
+        objects.push(json!({
+            "apiVersion": "scheduling.holdfast.dev/v1alpha1", "kind": "PodGroup",
+            "metadata": {"name": group, "ownerReferences": owner("StatefulSet", "llama")},
+            "spec": {"schedulingPolicy": {"gang": {"minCount": 2}}},
+        }));
+        for pod in 0..2 {
+            objects.push(json!({
+                "apiVersion": "v1", "kind": "Pod",
+                "metadata": {"name": format!("{group}-{pod}"), "labels": {"app": "llama"},
+                    "annotations": {"holdfast.dev/pod-group": group},
+                    "ownerReferences": owner("StatefulSet", "llama")},
+                "spec": {"nodeName": format!("node-{replica}")},
+            }));
+        }
+    }
+    objects
+}
+
+fn find<'a>(objects: &'a mut [Value], name: &str) -> &'a mut Value {
+    objects.iter_mut().rfind(|object| object["metadata"]["name"] == name).unwrap()
+}
+
+fn cluster(objects: Vec<Value>) -> Cluster {
+    let lists = documents::lists(objects, "serving");
+    Cluster::new(Config::default(), lists, Timestamp::from_secs(1_000), Builtins::Gate)
+}
+
+fn why(objects: Vec<Value>, pod: &str) -> Answer {
+    Answer::Pod(of_pod(&mut cluster(objects), &ObjectKey::new("serving", pod)))
+}
+
+fn break_one(objects: &mut [Value]) {
+    find(objects, "llama-2-1")["status"] = json!({"phase": "Pending", "conditions": [{
+        "type": "PodScheduled", "status": "False", "reason": "Unschedulable",
+        "message": "0/3 nodes are available: 3 Insufficient nvidia.com/gpu. preemption: 0/3",
+    }]});
+    find(objects, "llama-2-1")["spec"] = json!({});
+}
+
+#[test]
+fn with_room_it_is_allowed_at_a_cost() {
+    let answer = why(objects(), "llama-0-0");
+    assert!(answer.is_allowed());
+    insta::assert_snapshot!(text::render(&answer, false, false));
+}
+
+#[test]
+fn a_blocked_pod_names_the_replica_that_must_recover_and_why_it_is_down() {
+    let mut objects = objects();
+    break_one(&mut objects);
+    let answer = why(objects, "llama-0-0");
+    assert!(!answer.is_allowed());
+    assert_eq!(answer.blocking(), ["poddisruptionbudget/llama"]);
+    insta::assert_snapshot!(text::render(&answer, false, false));
+    insta::assert_snapshot!(serde_json::to_string_pretty(&answer).unwrap());
+}
+
+#[test]
+fn a_grant_in_flight_is_told_with_its_end() {
+    let mut objects = objects();
+    // The budget is the first.
+    objects[0]["status"] = json!({"grants": [{"pod": "llama-1-0", "uid": "Pod/llama-1-0",
+        "replica": "PodGroup llama-1", "cost": 1, "requester": "admin",
+        "time": "1970-01-01T00:16:10Z", "eviction": "e-1"}]});
+    let answer = why(objects, "llama-0-0");
+    assert!(!answer.is_allowed());
+    insta::assert_snapshot!(text::render(&answer, false, false));
+}
+
+#[test]
+fn a_budget_that_can_never_allow_says_which_threshold_would() {
+    let mut objects = objects();
+    objects[0]["spec"]["maxUnavailable"] = json!(0);
+    let answer = why(objects, "llama-0-0");
+    insta::assert_snapshot!(text::render(&answer, false, false));
+}
+
+#[test]
+fn a_missing_pod_group_is_what_to_mend() {
+    let mut objects = objects();
+    objects.retain(|o| !(o["kind"] == "PodGroup" && o["metadata"]["name"] == "llama-1"));
+    let answer = why(objects, "llama-0-0");
+    insta::assert_snapshot!(text::render(&answer, false, false));
+}
+
+#[test]
+fn a_built_in_budget_behind_blocks_too() {
+    let mut objects = objects();
+    break_one(&mut objects);
+    objects.push(json!({
+        "apiVersion": "policy/v1", "kind": "PodDisruptionBudget", "metadata": {"name": "old"},
+        "spec": {"minAvailable": 6, "selector": {"matchLabels": {"app": "llama"}}},
+        "status": {"observedGeneration": 1, "currentHealthy": 5, "desiredHealthy": 6,
+            "disruptionsAllowed": 0, "expectedPods": 6},
+    }));
+    insta::assert_snapshot!(text::render(&why(objects, "llama-0-0"), false, false));
+}
+
+#[test]
+fn a_node_lists_its_pods_by_verdict() {
+    let mut objects = objects();
+    break_one(&mut objects);
+    for (name, owner) in [("web", "ReplicaSet"), ("agent", "DaemonSet")] {
+        objects.push(json!({"apiVersion": "v1", "kind": "Pod", "spec": {"nodeName": "node-0"},
+            "metadata": {"name": name, "ownerReferences": [{"apiVersion": "apps/v1",
+                "kind": owner, "name": name, "controller": true, "uid": ""}]}}));
+    }
+    let answer = Answer::Node(of_node(&mut cluster(objects), "node-0"));
+    assert!(!answer.is_allowed());
+    insta::assert_snapshot!(text::render(&answer, false, false));
+}
+
+#[test]
+fn the_threshold_that_is_offered_is_tried_and_nothing_stays_of_it() {
+    let mut objects = objects();
+    break_one(&mut objects);
+    let mut cluster = cluster(objects);
+    let pod = ObjectKey::new("serving", "llama-0-0");
+    let first = serde_json::to_value(of_pod(&mut cluster, &pod)).unwrap();
+    let second = serde_json::to_value(of_pod(&mut cluster, &pod)).unwrap();
+    assert_eq!(first, second);
+    let ways = first["unblock"].as_array().unwrap();
+    assert!(ways.iter().any(|way| way["instead"] == "maxUnavailable 2"), "{first}");
+}
