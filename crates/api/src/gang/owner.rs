@@ -97,9 +97,26 @@ struct Ordinals {
 }
 
 #[derive(Clone, Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase")]
 struct Status {
     #[serde(default, deserialize_with = "null_default")]
     succeeded: i64,
+    /// Of an Indexed Job with `backoffLimitPerIndex`: as `1,3-5`.
+    #[serde(default, deserialize_with = "null_default")]
+    failed_indexes: String,
+}
+
+impl Status {
+    /// Pods that are not made again: an index that has failed for good is as done as one that has succeeded.
+    fn done(&self) -> i64 {
+        let count = |part: &str| {
+            let (first, last) = part.split_once('-').unwrap_or((part, part));
+            let (first, last) = (first.parse::<i64>().ok()?, last.parse::<i64>().ok()?);
+            Some(last.saturating_sub(first).saturating_add(1).max(0))
+        };
+        let failed = self.failed_indexes.split(',').filter_map(count);
+        failed.fold(self.succeeded, i64::saturating_add)
+    }
 }
 
 impl Owner {
@@ -154,7 +171,7 @@ fn spec(
         },
         ("batch", "Job") => OwnerSpec::Job(
             JobSpec { parallelism: spec.parallelism, completions: spec.completions }
-                .size(status.succeeded),
+                .size(status.done()),
         ),
         ("apps", "StatefulSet") => OwnerSpec::StatefulSet {
             replicas: spec.replicas.unwrap_or(1),

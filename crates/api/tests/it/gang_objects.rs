@@ -155,6 +155,12 @@ fn owners() {
             json!({"spec": {"parallelism": 0, "completions": 9}, "status": {"succeeded": 2}}),
             OwnerSpec::Job(size(0, Some(9), 2)),
         ),
+        (
+            job,
+            json!({"spec": {"parallelism": 9, "completions": 9},
+                "status": {"succeeded": 2, "failedIndexes": "0,3-5,8"}}),
+            OwnerSpec::Job(size(9, Some(9), 7)),
+        ),
         (set, json!({}), of_set(1, 0, None, true)),
         (
             set,

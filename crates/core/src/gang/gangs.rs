@@ -110,7 +110,12 @@ impl World {
             return Some(State::Waiting("Scheduling", why));
         }
         memory_of.taking.retain(|uid| live.iter().any(|pod| pod.uid == *uid));
+        // A budget may be in the way for good, and those that are back already would wait in vain.
+        if memory_of.given_up <= now {
+            memory_of.taking.clear();
+        }
         if !memory_of.taking.is_empty() {
+            plan.wake(memory_of.given_up);
             for pod in live.iter().filter(|pod| memory_of.taking.contains(&pod.uid)) {
                 plan.actions.push(Action::Evict { pod: pod.key.clone(), uid: pod.uid.clone() });
             }
@@ -147,11 +152,17 @@ impl World {
             return Some(State::LetGo);
         }
         if live.iter().any(|pod| pod.controller.is_none()) {
-            // They would be gone for good.
+            // They would be gone for good. Who waits for the same room need not wait for them.
             lift(plan, usize::MAX);
-            return Some(State::LetGo);
+            let why = format!(
+                "{bound} of the {min} pods that it needs found a node in time; pods without a controller are not \
+                 taken back"
+            );
+            return Some(State::NoRoom(why));
         }
         memory_of.forget();
+        memory_of.given_up = now + settings.timeout;
+        plan.wake(memory_of.given_up);
         for pod in live.iter().filter(|pod| !pod.gated) {
             memory_of.taking.insert(pod.uid.clone());
             plan.actions.push(Action::Evict { pod: pod.key.clone(), uid: pod.uid.clone() });

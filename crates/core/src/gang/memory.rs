@@ -29,6 +29,8 @@ pub(super) struct Gang {
     pub(super) no_room: Option<Timestamp>,
     /// UIDs of the pods that are being taken back.
     pub(super) taking: BTreeSet<String>,
+    /// When that ends, done or not.
+    pub(super) given_up: Timestamp,
     pub(super) reported: Option<Timestamp>,
     pub(super) standing: Standing,
 }

@@ -271,6 +271,7 @@ pub struct ReplicatedJob {
 pub struct JobSize {
     pub parallelism: i64,
     pub completions: Option<i64>,
+    /// Pods that are not made again, because they succeeded or failed for good.
     pub succeeded: i64,
 }
 

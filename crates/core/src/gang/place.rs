@@ -1,6 +1,7 @@
 //! Which group of which workload a pod belongs to.
 
 use super::name::is_name_of;
+use super::plan::is_lasting;
 use super::slot::{Slot, job_set_slot, job_slot, lws_slot, of_stateful_set, stateful_set_slot};
 use super::{LwsPlace, NewGroup, Owner, OwnerSpec, Placement, Pod, Policy, World};
 use crate::model::{self, ControllerRef, GroupKind, ObjectKey};
@@ -32,7 +33,10 @@ impl World {
             Ok(slot) => slot,
             Err(placement) => return placement,
         };
-        if !self.asks(slot.owner) {
+        let present = self.present(pod, &slot);
+        // Whoever changes his mind has half of the pods waiting for the others.
+        let is_begun = matches!(&present, Present::Group(name) if self.is_begun(pod, name));
+        if !self.asks(slot.owner) && !is_begun {
             return Placement::Alone("its workload does not ask for groups");
         }
         if slot.owner.terminating {
@@ -40,7 +44,7 @@ impl World {
         }
         let policy = slot.policy();
         let gate = holdfast && matches!(policy, Policy::Gang { .. });
-        match self.present(pod, &slot) {
+        match present {
             Present::None => {
                 let make = slot.new_group(pod);
                 Placement::Into { group: make.key.name.clone(), make: Some(Box::new(make)), gate }
@@ -64,7 +68,7 @@ impl World {
     pub(super) fn remade(&self, pod: &Pod) -> Option<NewGroup> {
         let name = pod.group.as_deref()?;
         let slot = self.slot(pod, "").ok()?;
-        if !self.asks(slot.owner) || slot.owner.terminating {
+        if slot.owner.terminating {
             return None;
         }
         let key = ObjectKey::new(&*pod.key.namespace, name);
@@ -79,17 +83,20 @@ impl World {
         let namespace = pod.key.namespace.as_str();
         if controller.group_kind.is("apps", "StatefulSet") {
             let lws = GroupKind::new(model::Owner::LWS_GROUP, "LeaderWorkerSet");
-            if let Some(place) = &pod.lws {
-                let key = ObjectKey::new(namespace, &*place.name);
-                let Some(owner) = self.owners.get(&(lws.clone(), key)) else {
-                    return Err(self.unseen(&lws, namespace, &place.name));
-                };
-                return Ok(lws_slot(owner, place.group_index, place.size, token));
-            }
-            let Some(owner) = self.owner(namespace, controller) else {
+            let Some(set) = self.owner(namespace, controller) else {
                 return Err(self.unseen(&controller.group_kind, namespace, &controller.name));
             };
-            return stateful_set_slot(owner, pod);
+            // Anybody can write labels.
+            let by = set.controller.as_ref().map(|controller| &controller.group_kind);
+            let is_lws = by.is_some_and(|by| *by == lws || by.is("", "Pod"));
+            let Some(place) = pod.lws.as_ref().filter(|_| is_lws) else {
+                return stateful_set_slot(set, pod);
+            };
+            let key = ObjectKey::new(namespace, &*place.name);
+            let Some(owner) = self.owners.get(&(lws.clone(), key)) else {
+                return Err(self.unseen(&lws, namespace, &place.name));
+            };
+            return Ok(lws_slot(owner, place.group_index, place.size, token));
         }
         if controller.group_kind.is("batch", "Job") {
             let Some(job) = self.owner(namespace, controller) else {
@@ -119,7 +126,7 @@ impl World {
 
     /// What the other pods of the group are in.
     fn present(&self, pod: &Pod, slot: &Slot<'_>) -> Present {
-        if let Some(place) = &pod.lws {
+        if let (Some(place), OwnerSpec::LeaderWorkerSet { .. }) = (&pod.lws, &slot.owner.spec) {
             return if place.worker_index == 0 {
                 self.for_leader(slot)
             } else {
@@ -141,6 +148,11 @@ impl World {
         };
         let known = self.slots.get(&key).into_iter().flatten().find(is_it);
         known.map_or(Present::None, |key| Present::Group(key.name.clone()))
+    }
+
+    fn is_begun(&self, pod: &Pod, group: &str) -> bool {
+        let key = ObjectKey::new(&*pod.key.namespace, group);
+        self.members(&key).any(is_lasting)
     }
 
     /// A leader begins a group: of those that there are, only one that nobody is in yet will do.

@@ -5,9 +5,11 @@ use std::time::Duration;
 use super::memory::Standing;
 use super::slot::Slot;
 use super::world::slot_of;
-use super::{Action, GANG_IMPOSSIBLE, Group, GroupApi, Owner, OwnerSpec, Plan, Pod, World};
+use super::{
+    Action, GANG_IMPOSSIBLE, Group, GroupApi, NewGroup, Owner, OwnerSpec, Plan, Pod, World,
+};
 use crate::io::{Event, Regarding};
-use crate::model::{Condition, ConditionStatus, GroupPolicy, ObjectKey, Timestamp};
+use crate::model::{Condition, ConditionStatus, GroupPolicy, ObjectKey, TemplateRef, Timestamp};
 
 /// A group is made before its first pod, which may not have been seen yet.
 const YOUNG: Duration = Duration::from_secs(10);
@@ -55,7 +57,8 @@ impl World {
             return true;
         }
         let Some((owner, slot)) = self.workload(group) else { return true };
-        if self.is_superseded(group) || (slot.is_none() && !self.is_used(group)) {
+        let is_needed = slot.is_some() && self.asks(owner);
+        if self.is_superseded(group) || (!is_needed && !self.is_used(group)) {
             // Its pods, if there are any, end with the slot.
             let due = group.created + YOUNG;
             if now < due {
@@ -67,6 +70,14 @@ impl World {
             return false;
         }
         let Some(slot) = slot else { return true };
+        if let Some(TemplateRef { workload, .. }) = &group.object.template
+            && !self.workloads.contains_key(&ObjectKey::new(&*key.namespace, &**workload))
+            && let Some(pod) = self.members(key).find(|pod| is_lasting(pod))
+        {
+            // Somebody has deleted its Workload.
+            let again = NewGroup { key: key.clone(), ..slot.new_group(pod) };
+            plan.actions.push(Action::Remake(Box::new(again)));
+        }
         if let Some(min_count) = resized(group, &slot) {
             let Group { object, .. } = group;
             let template = object.template.clone();
@@ -91,8 +102,7 @@ impl World {
 
     /// A group of ours that somebody has deleted while pods wait for it.
     fn remake(&self, key: &ObjectKey) -> Option<Action> {
-        let waiting = |pod: &&Pod| !pod.finished && !pod.terminating;
-        let made = self.members(key).find(waiting).and_then(|pod| self.remade(pod));
+        let made = self.members(key).find(|pod| is_lasting(pod)).and_then(|pod| self.remade(pod));
         made.map(|group| Action::Remake(Box::new(group)))
     }
 
@@ -119,12 +129,16 @@ impl World {
 
     /// Whether pods are in it that are not on their way out.
     fn has_lasting(&self, group: &Group) -> bool {
-        self.members(&group.object.key).any(|pod| !pod.finished && !pod.terminating)
+        self.members(&group.object.key).any(is_lasting)
     }
 
-    fn is_used(&self, group: &Group) -> bool {
+    pub(super) fn is_used(&self, group: &Group) -> bool {
         self.members(&group.object.key).any(|pod| !pod.finished)
     }
+}
+
+pub(super) fn is_lasting(pod: &Pod) -> bool {
+    !pod.finished && !pod.terminating
 }
 
 impl Plan {

@@ -86,6 +86,11 @@ impl World {
             }
             Seen::Namespace(change) => {
                 let name = change.object().name.clone();
+                let known = self.namespaces.get(&name);
+                if known.is_some_and(|known| known.asks != change.object().asks) {
+                    let its = self.groups.keys().filter(|key| key.namespace == name);
+                    self.open.extend(its.cloned());
+                }
                 self.list(&Kind::Namespace, &cluster_wide(&name));
                 store(&mut self.namespaces, name, change, |n| &n.version);
             }
@@ -147,9 +152,16 @@ impl World {
         !self.groups.is_empty() || self.asking().next().is_some()
     }
 
-    /// The namespaces with workloads that ask for groups.
+    /// The namespaces with workloads that ask for groups, or have asked and have pods in them.
     pub fn covered(&self) -> BTreeSet<String> {
-        self.asking().cloned().collect()
+        let mut covered: BTreeSet<String> = self.asking().cloned().collect();
+        for group in self.groups.values().filter(|group| group.slot.is_some()) {
+            let namespace = &group.object.key.namespace;
+            if !covered.contains(namespace) && self.is_used(group) {
+                covered.insert(namespace.clone());
+            }
+        }
+        covered
     }
 
     fn asking(&self) -> impl Iterator<Item = &String> {

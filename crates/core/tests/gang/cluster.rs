@@ -97,6 +97,17 @@ impl Cluster {
         }
     }
 
+    pub fn delete_workload(&mut self, name: &str) {
+        let workload = Workload {
+            api: GroupApi::Holdfast,
+            key: ObjectKey::new(NS, name),
+            uid: format!("uid-of-{name}"),
+            version: self.next().into(),
+            entries: Vec::new(),
+        };
+        self.world.see(Seen::Workload(Change::Deleted(workload)));
+    }
+
     pub fn workload(&mut self, name: &str, template: &str, policy: GroupPolicy) {
         let workload = Workload {
             api: GroupApi::Holdfast,
@@ -110,6 +121,14 @@ impl Cluster {
 
     pub fn owner(&mut self, mut owner: Owner) {
         owner.version = self.next().into();
+        if let OwnerSpec::LeaderWorkerSet { .. } = owner.spec {
+            let by = ControllerRef {
+                group_kind: owner.group_kind.clone(),
+                ..controller("", "", &owner.key.name, &owner.uid)
+            };
+            let leaders = stateful_set(&owner.key.name, 0, None);
+            self.owner(Owner { controller: Some(by), asks: None, ..leaders });
+        }
         self.world.see(Seen::Owner(Change::Applied(owner)));
     }
 

@@ -2,10 +2,10 @@
 
 use std::time::Duration;
 
-use holdfast_core::gang::{Action, GroupApi, Priority, SCHEDULED};
+use holdfast_core::gang::{Action, GroupApi, Placement, Priority, SCHEDULED};
 use holdfast_core::model::{GroupPolicy, TemplateRef};
 
-use crate::cluster::{Cluster, group, member, pod};
+use crate::cluster::{Cluster, group, job, job_pod, member, pod};
 
 fn cluster() -> Cluster {
     Cluster::new(GroupApi::Holdfast)
@@ -224,9 +224,61 @@ fn pods_that_nobody_would_make_again_are_not_taken_back() {
     }
     let _ = c.settle();
     assert!(c.bind("g-0", "a"));
+    gang(&mut c, "other", 1, 1);
+    let _ = c.settle();
+    assert_eq!(c.gated("other"), 1, "g may yet want that place");
     c.pass(1000);
+    let mut stuck = c.pods["g-1"].clone();
+    stuck.unschedulable = true;
+    c.see_pod(stuck);
     let _ = c.settle();
     assert_eq!((c.evictions, c.gated("g")), (0, 0));
+    assert!(is_scheduled(&c, "g").contains("1 of the 2 pods that it needs found a node in time"));
+    assert_eq!(c.gated("other"), 0, "others do not wait for ever");
+}
+
+#[test]
+fn a_budget_in_the_way_does_not_stop_a_gang_for_good() {
+    let mut c = cluster();
+    c.node("a", 1);
+    gang(&mut c, "g", 2, 2);
+    let _ = c.settle();
+    c.pass(30);
+    let _ = c.settle();
+    c.schedule();
+    c.pass(300);
+    // g-0 may not be evicted; g-1 is, and comes back.
+    let refused =
+        |action: &Action| matches!(action, Action::Evict { pod, .. } if pod.name == "g-0");
+    for action in c.world.plan(c.now).actions {
+        if !refused(&action) {
+            c.perform(&action);
+        }
+    }
+    assert_eq!((c.bound("g"), c.gated("g")), (1, 1));
+    c.node("b", 1);
+    c.pass(299);
+    assert!(c.world.plan(c.now).actions.iter().any(refused), "it is being tried");
+    c.pass(1);
+    let _ = c.settle();
+    c.schedule();
+    assert_eq!((c.bound("g"), c.evictions), (2, 1));
+}
+
+#[test]
+fn a_workload_that_somebody_deletes_is_made_again() {
+    let mut c = cluster();
+    c.node("a", 2);
+    c.owner(job("train", 2));
+    let Placement::Into { group, make: Some(made), .. } = c.create(job_pod("train-a", "train"))
+    else {
+        panic!("no group");
+    };
+    c.delete_workload(&made.workload.name);
+    let _ = c.create(job_pod("train-b", "train"));
+    let done = c.settle();
+    assert!(done.iter().any(|action| matches!(action, Action::Remake(_))));
+    assert_eq!(c.gated(&group), 0);
 }
 
 #[test]

@@ -209,9 +209,34 @@ fn left_alone() {
     assert!(alone(&c, job_pod("p", "train")));
     assert!(matches!(c.world.place(&job_pod("p", "other"), "t"), Placement::Unseen(_)));
     // Labels can say anything.
-    let mut claims = set_pod("db", 0);
-    claims.lws = leader("none", 0, 2).lws;
-    assert!(alone(&c, claims));
+    c.owner(stateful_set("db", 1, None));
+    c.owner(lws("serve", 1, 2));
+    for name in ["none", "serve"] {
+        let mut claims = set_pod("db", 0);
+        claims.lws = leader(name, 0, 2).lws;
+        assert!(alone(&c, claims));
+    }
+}
+
+#[test]
+fn a_workload_that_asks_no_more_keeps_what_has_begun_whole() {
+    let mut c = Cluster::new(GroupApi::Holdfast);
+    c.owner(job("train", 2));
+    let group = into(&c.create(job_pod("a", "train"))).to_owned();
+    let mut declines = job("train", 2);
+    declines.asks = Some(false);
+    c.owner(declines);
+    assert_eq!(c.world.covered().into_iter().collect::<Vec<_>>(), [NS], "the others will come");
+    assert_eq!(into(&c.create(job_pod("b", "train"))), group);
+    c.pass(20);
+    let _ = c.settle();
+    assert!(c.groups.contains_key(&group));
+    for name in ["a", "b"] {
+        let _ = c.delete_pod(name);
+    }
+    let _ = c.settle();
+    assert!(c.groups.is_empty() && c.world.covered().is_empty());
+    assert!(is_alone(&c.create(job_pod("a", "train"))));
 }
 
 #[test]
