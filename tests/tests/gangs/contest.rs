@@ -7,7 +7,7 @@ use holdfast_e2e::history::{Event, History};
 use holdfast_e2e::pod::Pod;
 use holdfast_e2e::truth::group_of;
 use holdfast_e2e::wait::until;
-use holdfast_e2e::world::World;
+use holdfast_e2e::world::{World, condition};
 use serde_json::json;
 
 /// Each on a node of its own, all at the same time: more can go wrong than one by one.
@@ -45,6 +45,42 @@ fn contest(order: [&str; 2]) {
     assert_eq!(ever_bound(&history.end()), BTreeSet::from([first.clone()]));
     world.delete_members(&first);
     world.wait_bound(other, SIZE);
+}
+
+/// The scheduler tries such a pod again soon after something has made room for it.
+pub fn a_pod_that_found_no_place_splits_no_gang_20_times() {
+    std::thread::scope(|scope| {
+        for _ in 0..20 {
+            scope.spawn(contest_with_pod);
+        }
+    });
+}
+
+fn contest_with_pod() {
+    let world = World::new("found-none");
+    world.small_node("n", 3);
+    world.pod(&Pod::new("other").taking(3, &world));
+    world.wait_ready("other");
+    world.pod(&Pod::new("single").taking(1, &world));
+    world.wait_pod("single", "has found no place", |pod| {
+        let told = ("False".to_owned(), "Unschedulable".to_owned());
+        condition(&pod["status"], "PodScheduled") == Some(told)
+    });
+    world.pod_group("a", &gang(3));
+    world.members("a", 0..3);
+    world.stays_pending("a");
+    world.delete_pod("other");
+    world.wait_gone("other");
+    let gang = until("either runs", || {
+        let bound = world.bound();
+        let (gang, single) = (bound["a"], bound[""]);
+        if gang + single > 0 { Ok(gang) } else { Err(format!("{bound:?}")) }
+    });
+    if gang == 0 {
+        world.stays_pending("a");
+    } else {
+        world.wait_bound("a", 3);
+    }
 }
 
 /// The one that was there first would have as much a right to it. (kube-scheduler tries again each after a while of

@@ -1,9 +1,11 @@
 //! Pods that are not created before others run cannot wait for each other.
 
+use std::time::Duration;
+
 use holdfast_e2e::asking::min_count;
 use holdfast_e2e::lws::Set;
 use holdfast_e2e::truth::name;
-use holdfast_e2e::wait::until;
+use holdfast_e2e::wait::{until, until_within};
 use holdfast_e2e::world::{World, condition};
 use serde_json::{Value, json};
 
@@ -34,10 +36,7 @@ pub fn pods_that_come_one_by_one() {
     let mut set = world.stateful_set("web", 4, 2);
     set["spec"]["podManagementPolicy"] = json!("OrderedReady");
     world.create(&set);
-    until("all four run", || {
-        let healthy = world.healthy_pods();
-        if healthy.len() == 4 { Ok(()) } else { Err(format!("{healthy:?}")) }
-    });
+    wait_four(&world);
     assert_told(&world, "web", 2, "spec.podManagementPolicy");
     world.budget("web", json!({"maxUnavailable": 1, "budgetScope": "Workload"}));
     world.wait_status("web", "counts two", |s| s["currentHealthyReplicas"] == 2);
@@ -53,10 +52,7 @@ pub fn jobs_that_come_after_others() {
     second["dependsOn"] = json!([{"name": "worker", "status": "Ready"}]);
     set["spec"]["replicatedJobs"] = json!([world.replicated_job("worker", 1, 2), second]);
     world.create(&set);
-    until("all four run", || {
-        let healthy = world.healthy_pods();
-        if healthy.len() == 4 { Ok(()) } else { Err(format!("{healthy:?}")) }
-    });
+    wait_four(&world);
     let groups = world.wait_groups("train", 2);
     let gangs: Vec<Option<u64>> = groups.values().map(min_count).collect();
     // By slot: the one that depends, and the one that does not.
@@ -73,11 +69,17 @@ pub fn jobs_that_have_their_place_to_themselves() {
     let key = "alpha.jobset.sigs.k8s.io/exclusive-topology";
     set["metadata"]["annotations"][key] = json!("kubernetes.io/hostname");
     world.create(&set);
-    until("all four run", || {
+    wait_four(&world);
+    assert_told(&world, "train", 2, key);
+}
+
+/// They are made one after the other, and refused at first where that is the way to wait.
+#[track_caller]
+fn wait_four(world: &World) {
+    until_within(Duration::from_mins(1), "all four run", || {
         let healthy = world.healthy_pods();
         if healthy.len() == 4 { Ok(()) } else { Err(format!("{healthy:?}")) }
     });
-    assert_told(&world, "train", 2, key);
 }
 
 /// That the groups are none that start whole, and that they and their workload are told why.

@@ -65,6 +65,8 @@ fn main() -> ExitCode {
         scheduling::a_pod_that_others_hold_back_is_waited_for,
         scheduling::pods_of_a_gang_that_keep_apart_get_nodes_of_their_own,
         scheduling::room_is_where_the_pods_may_go,
+        // Not beside the other contest: each has twenty namespaces at once.
+        contest::a_pod_that_found_no_place_splits_no_gang_20_times,
     ]);
     let objects = tests![validation::both_kinds_are_created_read_changed_and_deleted];
     together.extend(objects.into_iter().map(Test::without_nodes));

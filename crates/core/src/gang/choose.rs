@@ -2,11 +2,17 @@
 //! room for every one on its way.
 
 use std::cmp::Reverse;
+use std::collections::BTreeMap;
+use std::time::Duration;
 
 use super::gangs::{State, event, policy, retry_key};
 use super::room::{Room, Verdict};
 use super::{Action, Group, Plan, Pod, World};
 use crate::model::{GroupPolicy, ObjectKey, Timestamp};
+
+/// For how long a pod is expected that the scheduler has found no place for, since there seems to be one: by
+/// default it tries again within ten seconds. After that it knows better.
+const TRIED_AGAIN: Duration = Duration::from_secs(15);
 
 /// A gang whose pods are there, and held back.
 struct Ready<'a> {
@@ -37,7 +43,10 @@ impl World {
         if ready.is_empty() {
             return;
         }
-        let steps = self.steps(ready, let_go, now, plan);
+        let mut room = Room::new(self.nodes.values());
+        let fitting = self.expect_others(&mut room, let_go, now, plan);
+        let steps = self.steps(ready, room, now, plan);
+        self.memory.fitting = fitting;
         for (key, step) in steps {
             let state = match step {
                 Step::Go { all, forced } => {
@@ -57,10 +66,10 @@ impl World {
         }
     }
 
-    fn steps(
-        &self,
+    fn steps<'a>(
+        &'a self,
         ready: &[ObjectKey],
-        let_go: &[ObjectKey],
+        mut room: Room<'a>,
         now: Timestamp,
         plan: &mut Plan,
     ) -> Vec<(ObjectKey, Step)> {
@@ -69,10 +78,6 @@ impl World {
             let priority = gang.pods.iter().map(|pod| pod.priority.value).max();
             (Reverse(priority), gang.group.created, gang.group.object.key.clone())
         });
-        let mut room = Room::new(self.nodes.values());
-        for pod in self.on_their_way(let_go) {
-            room.expect(pod);
-        }
         // Where one that has waited for long wants to go: nobody goes there before it.
         let mut kept: Option<Room<'_>> = None;
         let mut steps = Vec::new();
@@ -176,11 +181,19 @@ impl World {
         Some(Ready { group, pods, needed })
     }
 
-    /// Pods of gangs that were let go, and others that the scheduler may find a place for any moment. One that
-    /// it has found none for would be waited for in vain.
-    fn on_their_way<'a>(&'a self, let_go: &'a [ObjectKey]) -> impl Iterator<Item = &'a Pod> {
+    /// Pods of gangs that were let go, and others that the scheduler may find a place for any moment. Since when
+    /// there seems to be one for those that it has found none for.
+    fn expect_others<'a>(
+        &'a self,
+        room: &mut Room<'a>,
+        let_go: &[ObjectKey],
+        now: Timestamp,
+        plan: &mut Plan,
+    ) -> BTreeMap<String, Timestamp> {
         let going = let_go.iter().flat_map(|key| self.members(key));
-        let going = going.filter(|pod| pod.node.is_none() && !pod.finished && !pod.terminating);
+        for pod in going.filter(|pod| pod.node.is_none() && !pod.finished && !pod.terminating) {
+            room.expect(pod);
+        }
         let is_going = |pod: &Pod| {
             pod.group.as_ref().is_some_and(|group| {
                 let key = ObjectKey::new(&*pod.key.namespace, &**group);
@@ -188,7 +201,20 @@ impl World {
             })
         };
         let alone = self.pending.iter().filter_map(|key| self.pods.get(key));
-        going.chain(alone.filter(move |pod| !pod.unschedulable && !is_going(pod)))
+        let mut fitting = BTreeMap::new();
+        for pod in alone.filter(|pod| !is_going(pod)) {
+            if !pod.unschedulable {
+                room.expect(pod);
+            } else if room.has_place(pod) {
+                let since = self.memory.fitting.get(&pod.uid).copied().unwrap_or(now);
+                fitting.insert(pod.uid.clone(), since);
+                if now < since + TRIED_AGAIN {
+                    plan.wake(since + TRIED_AGAIN);
+                    room.expect(pod);
+                }
+            }
+        }
+        fitting
     }
 }
 

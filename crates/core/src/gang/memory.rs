@@ -12,6 +12,8 @@ pub(super) struct Memory {
     gangs: BTreeMap<ObjectKey, Gang>,
     /// By slot: groups come and go with each attempt.
     retries: BTreeMap<(String, String), Retry>,
+    /// UIDs of pods that the scheduler has found no place for, since when there seems to be one.
+    pub(super) fitting: BTreeMap<String, Timestamp>,
     /// Workloads and what was said of them.
     pub(super) told: BTreeSet<(String, String)>,
 }

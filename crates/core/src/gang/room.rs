@@ -69,6 +69,12 @@ impl<'a> Room<'a> {
         *self.demand.entry(shape).or_default() += 1;
     }
 
+    /// Whether there is a place for it, were it alone.
+    pub(super) fn has_place(&mut self, pod: &'a Pod) -> bool {
+        let shape = self.shape(pod);
+        self.shapes[shape].slots > 0
+    }
+
     pub(super) fn expect_all(&mut self, pods: &[&'a Pod]) {
         for pod in pods {
             self.expect(pod);

@@ -364,7 +364,27 @@ fn a_gang_that_would_fit_waits_while_others_are_on_their_way() {
     stuck.unschedulable = true;
     c.see_pod(stuck);
     let _ = c.settle();
+    assert_eq!(
+        c.gated("h"),
+        3,
+        "there is a place for it, and the scheduler may be about to see it"
+    );
+    c.pass(15);
+    let _ = c.settle();
     assert_eq!(c.gated("h"), 0, "one that finds no place is not waited for");
+}
+
+#[test]
+fn a_gang_does_not_wait_for_a_pod_that_has_no_place() {
+    let mut c = cluster();
+    c.node("a", 3);
+    let mut large = pod("large");
+    large.requests.insert("cpu".to_owned(), 4000);
+    large.unschedulable = true;
+    let _ = c.create(large);
+    gang(&mut c, "g", 3, 3);
+    let _ = c.settle();
+    assert_eq!(c.gated("g"), 0);
 }
 
 #[test]
