@@ -8,6 +8,7 @@ mod logging;
 mod page;
 mod serve;
 mod simulate;
+mod status;
 mod uninstall;
 mod why;
 
@@ -29,6 +30,7 @@ struct Cli {
 #[derive(Debug, Subcommand)]
 enum Command {
     // Described where their flags are: a description here would take the place of the long one.
+    Status(status::Args),
     Why(why::Args),
     Serve(Box<serve::Args>),
     Uninstall(uninstall::Args),
@@ -44,6 +46,7 @@ static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 fn main() -> Exit {
     match Cli::parse().command {
+        Command::Status(args) => status::run(&args),
         Command::Why(args) => why::run(&args),
         Command::Serve(args) => serve::run(&args).into(),
         Command::Uninstall(args) => uninstall::run(&args).into(),

@@ -28,6 +28,12 @@ impl Page {
         self.text.push('\n');
     }
 
+    pub fn lines(&mut self, lines: &[String]) {
+        for line in lines {
+            self.line(line);
+        }
+    }
+
     pub fn title(&mut self, text: &str) {
         let title = self.bold(text);
         self.line(&title);

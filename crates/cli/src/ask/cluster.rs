@@ -30,11 +30,20 @@ pub struct Cluster {
     now: Timestamp,
     pods: BTreeMap<ObjectKey, Value>,
     nodes: BTreeMap<String, Value>,
-    budgets: BTreeMap<BudgetKey, Budget>,
+    budgets: BTreeMap<BudgetKey, Given>,
     versions: BTreeMap<Kind, String>,
     /// Objects that cannot be read, and why.
     pub unreadable: Vec<String>,
     asked: u64,
+}
+
+/// A budget, and what only a person wants to know of it.
+#[derive(Clone, Debug)]
+pub struct Given {
+    pub budget: Budget,
+    /// `policy/v1`, for instance.
+    pub api_version: String,
+    pub labels: BTreeMap<String, String>,
 }
 
 impl Cluster {
@@ -123,7 +132,12 @@ impl Cluster {
                 self.pods.insert(pod.key.clone(), object);
             }
             Decoded::Budget(budget) => {
-                self.budgets.insert(budget.key.clone(), budget.clone());
+                let api_version = object["apiVersion"].as_str().unwrap_or_default().to_owned();
+                let labels = object["metadata"]["labels"].as_object().into_iter().flatten();
+                let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+                let labels = labels.map(|(key, value)| (key.clone(), text(value))).collect();
+                let given = Given { budget: budget.clone(), api_version, labels };
+                self.budgets.insert(budget.key.clone(), given);
             }
             _ => {}
         }
@@ -171,8 +185,15 @@ impl Cluster {
         self.pods.get(pod).map_or(unknown, |pod| PodFacts::of(pod, ready))
     }
 
+    /// In order of namespace and name.
+    pub fn budgets(&self) -> impl Iterator<Item = &Given> {
+        let mut budgets: Vec<&Given> = self.budgets.values().collect();
+        budgets.sort_by_key(|given| &given.budget.key.object);
+        budgets.into_iter()
+    }
+
     pub fn budget(&self, budget: &BudgetKey) -> Option<&Budget> {
-        self.budgets.get(budget)
+        self.budgets.get(budget).map(|given| &given.budget)
     }
 
     pub fn view(&self, budget: &BudgetKey) -> Option<BudgetView> {
@@ -226,7 +247,7 @@ impl Cluster {
         let key = budget.key.clone();
         self.engine.handle(self.now, Input::Budget(Change::Applied(budget)));
         let answer = ask(self);
-        if let Some(before) = self.budgets.get(&key) {
+        if let Some(before) = self.budget(&key) {
             let before = Input::Budget(Change::Applied(before.clone()));
             self.engine.handle(self.now, before);
         }

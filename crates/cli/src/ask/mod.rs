@@ -12,16 +12,20 @@ mod cluster;
 pub mod documents;
 mod flags;
 mod pods;
+#[cfg(test)]
+pub mod sample;
+mod selector;
 mod table;
 
-pub use cluster::{Builtins, Cluster};
+pub use cluster::{Builtins, Cluster, Given};
 pub use flags::{ClusterArgs, Output, emit};
 pub use pods::controller_kind;
+pub use selector::Selector;
 pub use table::Table;
 
 use std::time::Duration;
 
-use holdfast_core::model::{BudgetSpec, Threshold};
+use holdfast_core::model::{BudgetKey, BudgetKind, BudgetSpec, Threshold};
 
 /// `maxUnavailable 1`; both of a budget that has both.
 pub fn threshold(spec: &BudgetSpec) -> String {
@@ -34,6 +38,14 @@ pub fn threshold(spec: &BudgetSpec) -> String {
     let max = spec.max_unavailable.as_ref().map(|max| format!("maxUnavailable {}", text(max)));
     let both: Vec<String> = [min, max].into_iter().flatten().collect();
     if both.is_empty() { "none".to_owned() } else { both.join(", ") }
+}
+
+/// As the API has it.
+pub fn kind_name(budget: &BudgetKey) -> &'static str {
+    match budget.kind {
+        BudgetKind::PodDisruptionBudget => "PodDisruptionBudget",
+        BudgetKind::PodUnavailableBudget => "PodUnavailableBudget",
+    }
 }
 
 /// `45s`, `1m30s`, `2h5m`.

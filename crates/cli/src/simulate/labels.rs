@@ -2,14 +2,17 @@
 
 use std::collections::BTreeMap;
 
-use holdfast_core::model::{Budget, BudgetSpec, Operator, Pod, Requirement};
+use holdfast_core::model::{Budget, BudgetSpec, LabelSelector, Operator, Pod, Requirement};
 
 pub fn cover(budget: &Budget, pod: &Pod) -> bool {
     budget.key.object.namespace == pod.key.namespace && select(&budget.spec, &pod.labels)
 }
 
 pub fn select(spec: &BudgetSpec, labels: &BTreeMap<String, String>) -> bool {
-    let Some(selector) = &spec.selector else { return false };
+    spec.selector.as_ref().is_some_and(|selector| meets(selector, labels))
+}
+
+pub fn meets(selector: &LabelSelector, labels: &BTreeMap<String, String>) -> bool {
     selector.match_labels.iter().all(|(key, value)| labels.get(key) == Some(value))
         && selector.match_expressions.iter().all(|requirement| holds(requirement, labels))
 }

@@ -15,7 +15,7 @@ mod input;
 #[cfg(test)]
 mod input_tests;
 mod kruise;
-mod labels;
+pub mod labels;
 mod needs;
 mod objects;
 mod picture;

@@ -2,14 +2,14 @@
 
 use std::collections::BTreeSet;
 
-use holdfast_core::model::{BudgetKind, ObjectKey};
+use holdfast_core::model::ObjectKey;
 use holdfast_core::verdict::{AllowReason, Verdict};
 use holdfast_core::view::{self, OpinionView};
 use serde::Serialize;
 use serde_json::Value;
 
 use super::explain;
-use crate::ask::{Cluster, controller_kind, threshold};
+use crate::ask::{Cluster, controller_kind, kind_name, threshold};
 
 pub const SCHEMA_VERSION: u32 = 1;
 
@@ -203,10 +203,7 @@ fn budget(cluster: &Cluster, opinion: &OpinionView, allowed: bool) -> Option<Bud
         view::Answer::Deny { message, .. } => (true, None, message.clone()),
     };
     Some(BudgetAnswer {
-        kind: match opinion.budget.kind {
-            BudgetKind::PodDisruptionBudget => "PodDisruptionBudget",
-            BudgetKind::PodUnavailableBudget => "PodUnavailableBudget",
-        },
+        kind: kind_name(&opinion.budget),
         name: opinion.budget.object.name.clone(),
         threshold: threshold(&view.spec),
         unit: view.unit.name(),
