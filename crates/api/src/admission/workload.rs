@@ -43,7 +43,7 @@ impl WorkloadReview {
         let goes = new.metadata.deletion_timestamp.is_some();
         Ok(Self {
             begins: !goes && asks(&is) && !asks(&was),
-            errors: if goes { Vec::new() } else { errors(&is, &was) },
+            errors: if goes { Vec::new() } else { errors(&is, &was, old.spec.replicas) },
             uid: request.uid,
             namespace: request.namespace,
             dry_run: request.dry_run,
@@ -72,8 +72,9 @@ fn asks(annotations: &Annotations) -> bool {
     annotations.asks.as_deref() == Some("true")
 }
 
-/// What was wrong before may stay so, or else nobody could change anything about the workload.
-fn errors(is: &Annotations, was: &Annotations) -> Vec<FieldError> {
+/// What was wrong before may stay so, or else nobody could change anything about the workload. `replicas` are
+/// those that there were.
+fn errors(is: &Annotations, was: &Annotations, replicas: Option<i64>) -> Vec<FieldError> {
     let check = |key: &str, is: &Option<String>, was: &Option<String>, well: bool, detail: &str| {
         let value = is.as_deref().filter(|_| !well && is != was)?;
         let field = format!("metadata.annotations[{key}]");
@@ -84,6 +85,10 @@ fn errors(is: &Annotations, was: &Annotations) -> Vec<FieldError> {
     let asks = check(ASKS, &is.asks, &was.asks, readable, r#"must be "true" or "false""#);
     let detail = "must be a whole number greater than or equal to 1";
     let size = check(GROUP_SIZE, &is.group_size, &was.group_size, sized, detail);
+    // Pods that are there would be of one group, and those that replace them of another.
+    let stays = was.group_size.as_deref().and_then(positive).is_none() || replicas == Some(0);
+    let detail = "cannot be changed while there are pods: scale to 0 first";
+    let size = size.or_else(|| check(GROUP_SIZE, &is.group_size, &was.group_size, stays, detail));
     asks.into_iter().chain(size).collect()
 }
 
@@ -91,6 +96,13 @@ fn errors(is: &Annotations, was: &Annotations) -> Vec<FieldError> {
 struct Object {
     #[serde(default, deserialize_with = "null_default")]
     metadata: ObjectMeta,
+    #[serde(default, deserialize_with = "null_default")]
+    spec: Spec,
+}
+
+#[derive(Default, Deserialize)]
+struct Spec {
+    replicas: Option<i64>,
 }
 
 #[derive(Default, Deserialize)]

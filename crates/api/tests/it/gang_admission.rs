@@ -228,6 +228,24 @@ fn annotations_that_cannot_be_read() {
 }
 
 #[test]
+fn a_group_size_stays_while_there_are_pods() {
+    let sized = |size: &str, replicas: Value| json!({"metadata": {"annotations": {"holdfast.dev/group-size": size}}, "spec": {"replicas": replicas}});
+    for (old, refused) in [
+        (sized("2", json!(4)), true),
+        (sized("2", json!(null)), true),
+        (sized("2", json!(0)), false),
+        (sized("x", json!(4)), false),
+        (sized("3", json!(4)), false),
+    ] {
+        let review = review("statefulsets", "UPDATE", &sized("3", json!(4)), &old);
+        let review = WorkloadReview::parse(review.to_string().as_bytes()).expect("it is a review");
+        assert_eq!(review.is_wrong(), refused, "{old}");
+        let message = review.answer(Vec::new()).response.status.map(|status| status.message);
+        assert!(message.is_none_or(|message| message.contains("scale to 0 first")));
+    }
+}
+
+#[test]
 fn workloads_that_go_are_let_go() {
     let going = json!({"metadata": {"deletionTimestamp": "2026-11-15T20:00:00Z",
         "annotations": {"holdfast.dev/group-size": "x", "holdfast.dev/pod-groups": "true"}}});

@@ -189,7 +189,7 @@ impl World {
         plan: &mut Plan,
     ) {
         let Some(group) = self.groups.get(key) else { return };
-        if group.object.terminating {
+        if group.object.terminating && !self.is_used(group) {
             return;
         }
         let bound = |pod: &&Pod| pod.node.is_some() && !pod.finished && !pod.terminating;

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use super::memory::Memory;
 use super::model::HostPort;
+use super::plan::is_lasting;
 use super::{Group, GroupApi, Kind, Namespace, Node, Owner, Pod, Resources, Seen};
 use crate::io::Change;
 use crate::model::{ControllerRef, GroupKind, ObjectKey, ResourceVersion, Workload};
@@ -202,7 +203,9 @@ impl World {
             Kind::Pod => {
                 let gone = self.pods.keys().filter(|key| !listed.contains(key));
                 for key in gone.cloned().collect::<Vec<_>>() {
+                    let group = self.group_of(&key);
                     self.forget_pod(&key);
+                    self.note_end(group);
                 }
             }
             Kind::Node => {
@@ -239,8 +242,15 @@ impl World {
         {
             return;
         }
+        let before = self.group_of(&key);
         self.forget_pod(&key);
-        let Change::Applied(mut pod) = change else { return };
+        if let Change::Applied(pod) = change {
+            self.keep_pod(key, pod);
+        }
+        self.note_end(before);
+    }
+
+    fn keep_pod(&mut self, key: ObjectKey, mut pod: Pod) {
         if pod.group.is_none() && pod.node.is_some() {
             // It is where it is: only what it takes there matters.
             pod.constraints.node_selector.clear();
@@ -268,6 +278,21 @@ impl World {
             }
         }
         self.pods.insert(key, pod);
+    }
+
+    fn group_of(&self, pod: &ObjectKey) -> Option<ObjectKey> {
+        let group = self.pods.get(pod)?.group.as_ref()?;
+        Some(ObjectKey::new(&*pod.namespace, &**group))
+    }
+
+    /// The next pods may be there before the next plan, and are another gang.
+    fn note_end(&mut self, group: Option<ObjectKey>) {
+        let Some(key) = group else { return };
+        if !self.members(&key).any(is_lasting)
+            && let Some(group) = self.groups.get(&key)
+        {
+            self.memory.gang(&key, &group.object.uid).over = true;
+        }
     }
 
     fn forget_pod(&mut self, key: &ObjectKey) {

@@ -269,6 +269,24 @@ fn a_budget_in_the_way_does_not_stop_a_gang_for_good() {
 }
 
 #[test]
+fn pods_that_come_after_the_last_one_went_are_another_gang() {
+    let mut c = cluster();
+    c.node("a", 2);
+    gang(&mut c, "g", 2, 2);
+    let _ = c.settle();
+    c.schedule();
+    let _ = c.settle();
+    assert!(is_scheduled(&c, "g").starts_with("True"));
+    // Between two plans.
+    for name in ["g-0", "g-1"] {
+        let _ = c.delete_pod(name);
+    }
+    let _ = c.create(member("g-0", "g"));
+    let _ = c.settle();
+    assert_eq!(c.gated("g"), 1);
+}
+
+#[test]
 fn a_workload_that_somebody_deletes_is_made_again() {
     let mut c = cluster();
     c.node("a", 2);
@@ -410,12 +428,13 @@ fn protection_ends_with_the_last_pod() {
     gang(&mut c, "g", 2, 2);
     let _ = c.settle();
     assert!(c.groups["g"].protected);
-    c.schedule();
     let mut leaving = c.groups["g"].clone();
     leaving.object.terminating = true;
     c.see_group(leaving);
+    c.schedule();
     let _ = c.settle();
     assert!(c.groups["g"].protected, "pods are in it");
+    assert!(is_scheduled(&c, "g").starts_with("True"), "or it would be taken back later");
     let mut done = c.pods["g-0"].clone();
     done.finished = true;
     c.see_pod(done);
