@@ -100,6 +100,8 @@ fn start(bench: &Bench, namespace: &str, way: Way, gangs: usize) -> Result<f64> 
         let groups: Vec<usize> = (0..gangs).collect();
         each(&bench.admin, &groups, |client, i| {
             let group = json!({
+                "apiVersion": api,
+                "kind": "PodGroup",
                 "metadata": {"name": group(*i)},
                 "spec": {"schedulingPolicy": {"gang": {"minCount": SIZE}}},
             });
