@@ -4,6 +4,7 @@
 mod ask;
 mod demo;
 mod exit;
+mod lint;
 mod logging;
 mod page;
 mod serve;
@@ -12,7 +13,9 @@ mod status;
 mod uninstall;
 mod why;
 
-use clap::{Parser, Subcommand};
+use std::path::Path;
+
+use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
 use exit::Exit;
 
 #[derive(Debug, Parser)]
@@ -32,6 +35,7 @@ enum Command {
     // Described where their flags are: a description here would take the place of the long one.
     Status(status::Args),
     Why(why::Args),
+    Lint(lint::Args),
     Serve(Box<serve::Args>),
     Uninstall(uninstall::Args),
     Simulate(Box<simulate::Args>),
@@ -45,12 +49,31 @@ enum Command {
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 fn main() -> Exit {
-    match Cli::parse().command {
+    match parse().command {
         Command::Status(args) => status::run(&args),
         Command::Why(args) => why::run(&args),
+        Command::Lint(args) => lint::run(&args),
         Command::Serve(args) => serve::run(&args).into(),
         Command::Uninstall(args) => uninstall::run(&args).into(),
         Command::Simulate(args) => simulate::run(&args),
         Command::Demo => demo::run().into(),
+    }
+}
+
+/// Called as kubectl calls its plugins, it speaks of itself as one types it there.
+fn parse() -> Cli {
+    let called = std::env::args_os().next().unwrap_or_default();
+    let plugin = Path::new(&called).file_stem().is_some_and(|name| name == "kubectl-holdfast");
+    let command = if plugin { Cli::command().bin_name("kubectl holdfast") } else { Cli::command() };
+    Cli::from_arg_matches(&command.get_matches()).unwrap_or_else(|error| error.exit())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_flags_do_not_contradict_each_other() {
+        Cli::command().debug_assert();
     }
 }

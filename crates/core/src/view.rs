@@ -3,6 +3,9 @@
 use crate::model::{BudgetKey, BudgetSpec, BudgetStatus, Grant, Phase};
 use crate::verdict::DenyReason;
 
+/// [`BudgetView::failure`] while a scale is being read: it will pass.
+pub const PROCESSING: &str = "still being processed";
+
 /// A budget with everything that it counts.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct BudgetView {
@@ -59,6 +62,8 @@ impl Unit {
 pub struct ReplicaView {
     pub label: String,
     pub state: ReplicaState,
+    /// Its group has the basic policy, which says no minCount; a budget's annotation may.
+    pub basic: bool,
     /// Healthy pods that it needs, if that is known.
     pub min: Option<i64>,
     pub healthy_pods: i64,

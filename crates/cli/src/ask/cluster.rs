@@ -15,6 +15,7 @@ use holdfast_server::{Listed, Reader};
 use serde_json::Value;
 
 use super::pods::{self, PodFacts};
+use crate::simulate::Place;
 
 /// What becomes of the built-in `policy/v1` budgets where Holdfast's are another kind.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -44,6 +45,8 @@ pub struct Given {
     /// `policy/v1`, for instance.
     pub api_version: String,
     pub labels: BTreeMap<String, String>,
+    /// Where it stands, if it is of a file.
+    pub place: Option<Place>,
 }
 
 impl Cluster {
@@ -136,7 +139,7 @@ impl Cluster {
                 let labels = object["metadata"]["labels"].as_object().into_iter().flatten();
                 let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
                 let labels = labels.map(|(key, value)| (key.clone(), text(value))).collect();
-                let given = Given { budget: budget.clone(), api_version, labels };
+                let given = Given { budget: budget.clone(), api_version, labels, place: None };
                 self.budgets.insert(budget.key.clone(), given);
             }
             _ => {}
@@ -152,6 +155,21 @@ impl Cluster {
             object["metadata"]["name"] = key.name.into();
         }
         self.take_in_one(&Kind::Budget, object);
+    }
+
+    /// An object of a file.
+    pub fn add(&mut self, object: Decoded) {
+        self.engine.handle(self.now, object.applied());
+    }
+
+    /// A budget of a file; of namesakes, those of other APIs say so in their names.
+    pub fn add_budget(&mut self, mut given: Given) {
+        if self.budgets.contains_key(&given.budget.key) {
+            let name = &mut given.budget.key.object.name;
+            *name = format!("{name} ({})", given.api_version);
+        }
+        self.add(Decoded::Budget(given.budget.clone()));
+        self.budgets.insert(given.budget.key.clone(), given);
     }
 
     pub fn now(&self) -> Timestamp {
@@ -190,6 +208,10 @@ impl Cluster {
         let mut budgets: Vec<&Given> = self.budgets.values().collect();
         budgets.sort_by_key(|given| &given.budget.key.object);
         budgets.into_iter()
+    }
+
+    pub fn given(&self, budget: &BudgetKey) -> Option<&Given> {
+        self.budgets.get(budget)
     }
 
     pub fn budget(&self, budget: &BudgetKey) -> Option<&Budget> {

@@ -47,12 +47,21 @@ use holdfast_server::ClusterOptions;
 use serde_json::Value;
 
 use crate::exit::Exit;
-use input::Input;
-use objects::Objects;
+pub use input::{Document, Input, Place, Problem};
+pub use objects::Objects;
 pub use report::Report;
 use report::{Assumptions, SCHEMA_VERSION, Time};
 use scenario::{Scenario, Settings};
 pub use text::show;
+
+/// Manifests with the pods that their workloads would make and the workloads that are not among them, for
+/// other commands.
+pub fn read(input: Input, namespace: &str) -> Objects {
+    let mut objects = Objects::read(input, namespace);
+    template::make_pods(&mut objects);
+    absent::assume(&mut objects);
+    objects
+}
 
 #[derive(Debug, clap::Args)]
 #[command(

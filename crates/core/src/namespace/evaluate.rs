@@ -7,6 +7,7 @@ use super::budgets::BudgetEntry;
 use super::scale::Found;
 use crate::model::{ControllerRef, Owner, Scope};
 use crate::replica::{GroupCount, Source};
+use crate::view::PROCESSING;
 
 /// What a budget comes to, in its unit.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -39,7 +40,7 @@ pub(super) enum Failure {
 impl Failure {
     pub(super) fn text(&self) -> &str {
         match self {
-            Self::Processing => "still being processed",
+            Self::Processing => PROCESSING,
             Self::SyncFailed(error) => error.text(),
             Self::Unresolved(why) | Self::UnknownTotal(why) => why,
         }

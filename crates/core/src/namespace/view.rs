@@ -12,7 +12,7 @@ use super::units::labelled;
 use super::{BudgetId, Namespace};
 use crate::engine::Config;
 use crate::model::{BudgetKey, Operation, Scope, Timestamp};
-use crate::replica::ReplicaKey;
+use crate::replica::{MinCount, ReplicaKey};
 use crate::verdict::DenyReason;
 use crate::view::{Answer, BudgetView, OpinionView, PodView, ReplicaState, ReplicaView, Unit};
 
@@ -114,10 +114,7 @@ impl Namespace {
         key: &Arc<ReplicaKey>,
         pods: Vec<PodView>,
     ) -> ReplicaView {
-        let label = match self.replicas.get(key) {
-            Some(replica) => replica.resolution.label.clone(),
-            None => key.to_string(),
-        };
+        let resolution = self.replicas.get(key).map(|replica| &replica.resolution);
         let tally = budget.tally.replicas.get(key);
         let state = match tally.map(|tally| &tally.summary) {
             Some(summary) if summary.unresolved.is_some() => {
@@ -128,8 +125,9 @@ impl Namespace {
             _ => ReplicaState::Broken,
         };
         ReplicaView {
-            label,
+            label: resolution.map_or_else(|| key.to_string(), |known| known.label.clone()),
             state,
+            basic: resolution.is_some_and(|known| matches!(known.min, MinCount::Basic { .. })),
             min: tally.and_then(|tally| tally.summary.min),
             healthy_pods: tally.map_or(0, |tally| tally.healthy_pods),
             pods,
