@@ -1,6 +1,7 @@
 //! Evictions decided by one Holdfast on one cluster. Every test has a namespace and nodes of its own,
 //! and all run at the same time.
 
+mod ask;
 mod conditions;
 mod drain;
 mod input;
@@ -49,6 +50,8 @@ fn main() -> ExitCode {
         conditions::a_pod_that_names_no_replica_is_not_evicted,
         conditions::creating_the_missing_pod_group_is_all_it_takes,
         conditions::a_group_without_a_minimum_is_not_evicted,
+        ask::a_blocked_pod_is_told_which_replica_must_recover_and_goes_when_it_has,
+        ask::lint_finds_a_budget_that_selects_nothing,
         simulate::a_copy_of_the_cluster_is_drained_and_the_cluster_left_alone,
         requests::evictions_of_both_versions_are_decided,
         requests::a_dry_run_is_answered_and_not_recorded,

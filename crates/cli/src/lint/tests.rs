@@ -48,16 +48,18 @@ spec:
 "
     );
     for group in ["a", "b"] {
-        text += &format!(
+        let group_document = format!(
             "---\napiVersion: scheduling.holdfast.dev/v1alpha1\nkind: PodGroup\n\
              metadata: {{name: {group}}}\nspec: {{schedulingPolicy: {policy}}}\n"
         );
+        text.push_str(&group_document);
         for pod in 0..2 {
-            text += &format!(
+            let pod_document = format!(
                 "---\napiVersion: v1\nkind: Pod\nmetadata:\n  name: {group}-{pod}\n  labels: {{app: train}}\n  \
                  annotations: {{holdfast.dev/pod-group: {group}}}\n\
                  spec: {{containers: [{{name: c, image: i}}]}}\n"
             );
+            text.push_str(&pod_document);
         }
     }
     text
