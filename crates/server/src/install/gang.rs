@@ -10,6 +10,8 @@ use serde_json::{Value, json};
 
 use super::entry::{endpoint, selected};
 use super::manifests::{Installed, metadata_of};
+use super::release::release;
+use super::uninstall::remove;
 use super::{EXCLUDED_NAMESPACES, exists};
 use crate::api_client::{ApiClient, NoAnswer};
 use crate::discovery;
@@ -51,6 +53,13 @@ pub async fn api(
     install: bool,
 ) -> Result<Option<GroupApi>, Error> {
     if wanted == PodGroups::Off {
+        if install {
+            turn_off(client).await?;
+        } else if exists(client, Installed::Placing).await? {
+            let webhooks = Installed::Placing.title();
+            tracing::warn!(%webhooks, "pod groups are off, and their webhooks are there: pods of workloads that \
+                ask cannot be created; --install removes them");
+        }
         return Ok(None);
     }
     let failed = |NoAnswer(reason)| Error::Refused {
@@ -81,6 +90,18 @@ pub async fn api(
         return Ok(None);
     }
     Err(Error::NotInstalled(vec![Installed::Placing.title()]))
+}
+
+/// Nobody would answer the webhooks, or let go of what waits.
+async fn turn_off(client: &ApiClient) -> Result<(), Error> {
+    for kind in [Installed::Asking, Installed::Placing] {
+        remove(client, kind, String::new()).await?;
+    }
+    if exists(client, Installed::PodGroupCrd).await? {
+        let (pods, groups) = release(client).await?;
+        tracing::info!(pods, groups, "pod groups are off: let go of what waited");
+    }
+    Ok(())
 }
 
 /// The configuration of the webhooks on pods.

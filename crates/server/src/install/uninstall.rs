@@ -205,7 +205,11 @@ async fn stop_conversion(client: &ApiClient) -> Result<Definition, Error> {
     Ok(if taken_over { Definition::GivenBack } else { Definition::Ours })
 }
 
-async fn remove(client: &ApiClient, kind: Installed, what_else: String) -> Result<Removal, Error> {
+pub(super) async fn remove(
+    client: &ApiClient,
+    kind: Installed,
+    what_else: String,
+) -> Result<Removal, Error> {
     let title = kind.title();
     match labels(client, kind).await? {
         None => return Ok(Removal::NotThere(title)),
