@@ -42,4 +42,5 @@ pub mod tls;
 pub mod truth;
 pub mod unavailable;
 pub mod wait;
+pub mod why;
 pub mod world;

@@ -12,6 +12,7 @@ use crate::fixture::{Fixture, fixture};
 use crate::pod::{FINALIZER, Pod};
 use crate::truth::{self, MinCounts, Observer};
 use crate::wait::{until, until_within};
+use crate::why::assert_foretold;
 
 const GROUPS: &str = "apis/scheduling.k8s.io/v1beta1";
 
@@ -241,7 +242,10 @@ impl World {
     /// As the drainer.
     #[track_caller]
     pub fn evict(&self, pod: &str) -> Outcome {
-        self.send(&Eviction::of(pod))
+        let foretold = self.foretell(pod);
+        let outcome = self.send(&Eviction::of(pod));
+        assert_foretold(pod, foretold, &outcome);
+        outcome
     }
 
     #[track_caller]

@@ -2,10 +2,12 @@
 #![expect(clippy::doc_markdown, reason = "doc comments of flags are the help text, which is plain")]
 
 mod ask;
+mod complete;
 mod demo;
 mod exit;
 mod lint;
 mod logging;
+mod man;
 mod page;
 mod serve;
 mod simulate;
@@ -41,6 +43,8 @@ enum Command {
     Simulate(Box<simulate::Args>),
     /// Show, without a cluster, what counting replicas changes
     Demo,
+    Completion(complete::Args),
+    Man(man::Args),
 }
 
 /// A server makes and drops small objects all the time; the C library's allocator took a seventh of
@@ -49,6 +53,9 @@ enum Command {
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 fn main() -> Exit {
+    if called_as("kubectl_complete-holdfast") {
+        return complete::for_kubectl(Cli::command()).into();
+    }
     match parse().command {
         Command::Status(args) => status::run(&args),
         Command::Why(args) => why::run(&args),
@@ -57,15 +64,21 @@ fn main() -> Exit {
         Command::Uninstall(args) => uninstall::run(&args).into(),
         Command::Simulate(args) => simulate::run(&args),
         Command::Demo => demo::run().into(),
+        Command::Completion(args) => complete::run(&args, &mut Cli::command()).into(),
+        Command::Man(args) => man::run(&args, Cli::command()).into(),
     }
 }
 
 /// Called as kubectl calls its plugins, it speaks of itself as one types it there.
 fn parse() -> Cli {
-    let called = std::env::args_os().next().unwrap_or_default();
-    let plugin = Path::new(&called).file_stem().is_some_and(|name| name == "kubectl-holdfast");
+    let plugin = called_as("kubectl-holdfast");
     let command = if plugin { Cli::command().bin_name("kubectl holdfast") } else { Cli::command() };
     Cli::from_arg_matches(&command.get_matches()).unwrap_or_else(|error| error.exit())
+}
+
+fn called_as(name: &str) -> bool {
+    let called = std::env::args_os().next().unwrap_or_default();
+    Path::new(&called).file_stem().is_some_and(|called| called == name)
 }
 
 #[cfg(test)]

@@ -18,6 +18,7 @@ use std::process::ExitCode;
 use holdfast_e2e::shared;
 use holdfast_e2e::suite::{self, Test};
 use holdfast_e2e::tests;
+use holdfast_e2e::why;
 use libtest_mimic::Arguments;
 
 /// Tests wait most of the time.
@@ -72,5 +73,9 @@ fn main() -> ExitCode {
     tests.extend(of_the_api.map(|test| test.not_native(messages)));
     let long = tests![requests::a_grant_that_came_to_nothing_expires];
     tests.extend(long.into_iter().map(Test::long));
-    suite::run(Arguments::from_args(), THREADS, &tests, || shared::start("e2e"), shared::stop)
+    let start = || {
+        why::ask_first();
+        shared::start("e2e")
+    };
+    suite::run(Arguments::from_args(), THREADS, &tests, start, shared::stop)
 }

@@ -51,7 +51,9 @@ fn complete(object: &mut Value, namespace: &str) {
     if kind != "Node" && is_unset(&meta["namespace"]) {
         meta["namespace"] = json!(namespace);
     }
-    meta["uid"] = json!(format!("{kind}/{}", meta["name"].as_str().unwrap_or_default()));
+    if is_unset(&meta["uid"]) {
+        meta["uid"] = json!(format!("{kind}/{}", meta["name"].as_str().unwrap_or_default()));
+    }
     meta["resourceVersion"] = json!("1");
     meta["generation"] = json!(1);
     for owner in meta["ownerReferences"].as_array_mut().into_iter().flatten() {

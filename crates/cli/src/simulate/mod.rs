@@ -225,6 +225,13 @@ fn report(scenario: &Scenario, compare: bool) -> Report {
     }
 }
 
+/// The manifests as a simulated cluster, with the engine in front of it.
+#[cfg(test)]
+pub fn world(input: Input) -> anyhow::Result<holdfast_sim::World> {
+    let scenario = scenario(Objects::read(input, "default"), Vec::new(), Settings::DEFAULT)?;
+    Ok(scenario.world(scenario::Counting::AsWritten))
+}
+
 /// As the command does with its defaults and `--compare pod`.
 pub fn manifests(file: &str, text: &str, drained: &[&str]) -> anyhow::Result<Report> {
     let mut input = Input::default();

@@ -1,5 +1,7 @@
 //! `holdfast why`: may this pod go, who says no, and what would help.
 
+#[cfg(test)]
+mod agreement;
 mod answer;
 mod explain;
 #[cfg(test)]
