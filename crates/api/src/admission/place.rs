@@ -8,8 +8,10 @@ use serde::Deserialize as _;
 use serde::de::IgnoredAny;
 use serde_json::{Value, json};
 
+use super::budget::{causes, rejection};
 use super::{ReviewAnswer, ReviewError, Status, StatusDetails, request};
 use crate::gang::Pod;
+use crate::native::validate::{FieldError, aggregate, quote, subdomain};
 
 /// A pod to be created, as `AdmissionReview` of `admission.k8s.io/v1` describes it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -59,12 +61,29 @@ impl PlaceReview {
     pub fn answer(&self, placement: &Placement) -> ReviewAnswer {
         match placement {
             Placement::Alone(_) => ReviewAnswer::allow(&*self.uid),
-            Placement::Into { group, gate, .. } => self.place(group, *gate),
+            Placement::Into { group, gate, .. } => {
+                self.misnamed().unwrap_or_else(|| self.place(group, *gate))
+            }
             Placement::Unseen(what) => self.refuse(format!(
                 "Holdfast cannot tell yet which PodGroup the pod belongs to: {what} has not been seen; \
                  controllers try again"
             )),
         }
+    }
+
+    /// A group that it brings and that can never be: it would wait for ever.
+    fn misnamed(&self) -> Option<ReviewAnswer> {
+        let name = self.pod.group.as_deref()?;
+        let field = format!("metadata.annotations[{POD_GROUP}]");
+        let error = |detail: &String| FieldError::invalid(field.clone(), &quote(name), detail);
+        let errors: Vec<FieldError> = subdomain(name).iter().map(error).collect();
+        if errors.is_empty() {
+            return None;
+        }
+        let mut answer = ReviewAnswer::allow(&*self.uid);
+        answer.response.allowed = false;
+        answer.response.status = Some(rejection(aggregate(&errors), causes(&errors)));
+        Some(answer)
     }
 
     /// Not now.

@@ -228,6 +228,20 @@ fn annotations_that_cannot_be_read() {
 }
 
 #[test]
+fn a_pod_that_names_what_cannot_be_a_group_is_refused() {
+    for (name, refused) in [("g", false), ("Not Valid", true), ("../x", true)] {
+        let annotations = json!({"holdfast.dev/pod-group": name});
+        let pod = json!({"metadata": {"name": "p", "annotations": annotations}, "spec": {}});
+        let into = Placement::Into { group: name.to_owned(), make: None, gate: true };
+        let response = place(GroupApi::Holdfast, &pod).answer(&into).response;
+        assert_eq!(response.allowed, !refused);
+        let message = response.status.map(|status| status.message).unwrap_or_default();
+        let field = "metadata.annotations[holdfast.dev/pod-group]: Invalid value: ";
+        assert_eq!(message.starts_with(field), refused, "{message}");
+    }
+}
+
+#[test]
 fn a_group_size_stays_while_there_are_pods() {
     let sized = |size: &str, replicas: Value| json!({"metadata": {"annotations": {"holdfast.dev/group-size": size}}, "spec": {"replicas": replicas}});
     for (old, refused) in [

@@ -15,6 +15,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 pub use error::{FieldError, Reason, invalid};
+pub(crate) use syntax::subdomain;
 
 pub(crate) use error::{aggregate, as_json, quote};
 pub(crate) use syntax::label_key;

@@ -87,7 +87,7 @@ pub(super) fn condition_reason(reason: &str) -> Option<String> {
     })
 }
 
-fn subdomain(text: &str) -> Vec<String> {
+pub fn subdomain(text: &str) -> Vec<String> {
     if text.is_empty() {
         return vec!["must be non-empty".to_owned()];
     }
