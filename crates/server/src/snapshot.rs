@@ -27,7 +27,7 @@ pub struct Reader {
 }
 
 /// All objects of a kind, each with its apiVersion and kind.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct Listed {
     /// None: nodes.
     pub kind: Option<Kind>,

@@ -33,6 +33,8 @@ pub struct Cluster {
     nodes: BTreeMap<String, Value>,
     budgets: BTreeMap<BudgetKey, Given>,
     versions: BTreeMap<Kind, String>,
+    /// Where built-in budgets are the gate: the same cluster with these counted, to explain them by.
+    behind: Option<Box<Self>>,
     /// Objects that cannot be read, and why.
     pub unreadable: Vec<String>,
     asked: u64,
@@ -60,21 +62,32 @@ impl Cluster {
         let lists = reader.list(config.kinds.clone(), namespace).await?;
         let wall = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         let mut cluster = Self::new(config, lists, Timestamp(0) + wall, builtins);
+        cluster.read_scales(reader).await;
+        if let Some(behind) = &mut cluster.behind {
+            behind.read_scales(reader).await;
+        }
+        Ok(cluster)
+    }
+
+    async fn read_scales(&mut self, reader: &Reader) {
         // Answers lead to no further questions; the bound is against an engine that differs.
         for _ in 0..10 {
-            let scales = cluster.scales_wanted();
+            let scales = self.scales_wanted();
             if scales.is_empty() {
                 break;
             }
             for (namespace, owner) in scales {
                 let input = reader.scale(namespace, owner).await;
-                cluster.engine.handle(cluster.now, input);
+                self.engine.handle(self.now, input);
             }
         }
-        Ok(cluster)
     }
 
     pub fn new(mut config: Config, lists: Vec<Listed>, now: Timestamp, builtins: Builtins) -> Self {
+        let is_builtin =
+            |list: &Listed| list.kind == Some(Kind::BuiltinBudget) && !list.objects.is_empty();
+        let behind = (builtins == Builtins::Gate && lists.iter().any(is_builtin))
+            .then(|| Box::new(Self::new(config.clone(), lists.clone(), now, Builtins::Counted)));
         config.intercepted = intercepted(&lists);
         let kinds = config.kinds.clone();
         let mut cluster = Self {
@@ -84,6 +97,7 @@ impl Cluster {
             nodes: BTreeMap::new(),
             budgets: BTreeMap::new(),
             versions: BTreeMap::new(),
+            behind,
             unreadable: Vec::new(),
             asked: 0,
         };
@@ -225,6 +239,16 @@ impl Cluster {
     /// What each covering budget says to the eviction of a pod, and why a built-in one would refuse it.
     pub fn opinions(&self, pod: &ObjectKey) -> (Vec<OpinionView>, Option<String>) {
         self.engine.opinions(pod)
+    }
+
+    /// The built-in budgets that cover a pod as if they were Holdfast's, and the cluster to ask about them.
+    pub fn builtins(&mut self, pod: &ObjectKey) -> Option<(&mut Self, Vec<OpinionView>)> {
+        let behind = self.behind.as_deref_mut()?;
+        let (mut opinions, _) = behind.opinions(pod);
+        opinions.retain(|opinion| {
+            behind.given(&opinion.budget).is_some_and(|given| given.api_version == "policy/v1")
+        });
+        Some((behind, opinions))
     }
 
     /// As the Eviction API would answer now.

@@ -58,6 +58,7 @@ pub struct NodeAnswer {
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct BudgetAnswer {
+    pub api_version: String,
     pub kind: &'static str,
     pub name: String,
     pub threshold: String,
@@ -136,15 +137,36 @@ pub fn of_pod(cluster: &mut Cluster, pod: &ObjectKey) -> PodAnswer {
         }
         Verdict::Deny(denial) => (false, format!("{:?}", denial.reason), denial.message.clone()),
     };
-    let budgets: Vec<BudgetAnswer> =
-        opinions.iter().filter_map(|opinion| budget(cluster, opinion, allowed)).collect();
-    let blocking = budgets.iter().filter(|b| b.blocks).map(|b| b.name.clone()).collect();
+    let not_running = allowed.then_some("lets it pass, because it is not running");
+    let mut budgets: Vec<BudgetAnswer> =
+        opinions.iter().filter_map(|opinion| budget(cluster, opinion, not_running)).collect();
     let mut unblock = Vec::new();
     if !allowed {
         for opinion in &opinions {
             unblock.extend(explain::ways_out(cluster, pod, opinion));
         }
     }
+    if let Some((behind, opinions)) = cluster.builtins(pod) {
+        // Its gate goes by the numbers in its status, whatever we count.
+        let passes = builtin.is_none().then_some("allows it by the numbers in its status");
+        let mut rows: Vec<BudgetAnswer> =
+            opinions.iter().filter_map(|opinion| budget(behind, opinion, passes)).collect();
+        if let Some(why) = builtin.as_ref().filter(|_| !allowed) {
+            for opinion in &opinions {
+                unblock.extend(explain::ways_out(behind, pod, opinion));
+            }
+            // Two on one pod, or a status that is not up to date: none of them objects by its numbers.
+            if rows.iter().all(|row| !row.blocks) {
+                for row in &mut rows {
+                    (row.blocks, row.cost, row.message) = (true, None, why.clone());
+                    let (budget, what) = (row.name.clone(), why.clone());
+                    unblock.push(Unblock::Mend { budget, what });
+                }
+            }
+        }
+        budgets.extend(rows);
+    }
+    let blocking = budgets.iter().filter(|b| b.blocks).map(|b| b.name.clone()).collect();
     PodAnswer {
         schema_version: SCHEMA_VERSION,
         namespace: pod.namespace.clone(),
@@ -187,7 +209,8 @@ fn is_drained(pod: &Value) -> bool {
     mirror.is_null() && controller_kind(pod) != Some("DaemonSet")
 }
 
-fn budget(cluster: &Cluster, opinion: &OpinionView, allowed: bool) -> Option<BudgetAnswer> {
+/// `passes`: why it does not matter if it objects.
+fn budget(cluster: &Cluster, opinion: &OpinionView, passes: Option<&str>) -> Option<BudgetAnswer> {
     let view = cluster.view(&opinion.budget)?;
     let (blocks, cost, message) = match &opinion.answer {
         view::Answer::Allow { cost: 0 } => (false, Some(0), "allows it, at no cost".to_owned()),
@@ -196,13 +219,13 @@ fn budget(cluster: &Cluster, opinion: &OpinionView, allowed: bool) -> Option<Bud
         }
         view::Answer::Granted { cost } => (false, Some(*cost), "has granted it already".to_owned()),
         view::Answer::Pass => (false, None, "does not protect this pod".to_owned()),
-        // A pod that has not begun or has ended passes whatever a budget says.
-        view::Answer::Deny { .. } if allowed => {
-            (false, Some(0), "lets it pass, because it is not running".to_owned())
-        }
-        view::Answer::Deny { message, .. } => (true, None, message.clone()),
+        view::Answer::Deny { message, .. } => match passes {
+            Some(why) => (false, Some(0), why.to_owned()),
+            None => (true, None, message.clone()),
+        },
     };
     Some(BudgetAnswer {
+        api_version: cluster.given(&opinion.budget)?.api_version.clone(),
         kind: kind_name(&opinion.budget),
         name: opinion.budget.object.name.clone(),
         threshold: threshold(&view.spec),

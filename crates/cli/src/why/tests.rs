@@ -78,6 +78,22 @@ fn a_built_in_budget_behind_blocks_too() {
 }
 
 #[test]
+fn two_built_in_budgets_on_a_pod_block_it_whatever_their_numbers() {
+    let mut objects = objects();
+    for name in ["one", "two"] {
+        objects.push(json!({
+            "apiVersion": "policy/v1", "kind": "PodDisruptionBudget", "metadata": {"name": name},
+            "spec": {"minAvailable": 1, "selector": {"matchLabels": {"app": "llama"}}},
+            "status": {"observedGeneration": 1, "currentHealthy": 6, "desiredHealthy": 1,
+                "disruptionsAllowed": 5, "expectedPods": 6},
+        }));
+    }
+    let answer = why(objects, "llama-0-0");
+    assert_eq!(answer.blocking(), ["poddisruptionbudget/one", "poddisruptionbudget/two"]);
+    insta::assert_snapshot!(text::render(&answer, false, false));
+}
+
+#[test]
 fn a_node_lists_its_pods_by_verdict() {
     let mut objects = objects();
     break_one(&mut objects);
