@@ -131,7 +131,7 @@ pub fn of_pod(cluster: &mut Cluster, pod: &ObjectKey) -> PodAnswer {
     let facts = cluster.facts(pod);
     let verdict = cluster.verdict(pod);
     let (opinions, builtin) = cluster.opinions(pod);
-    let (allowed, reason, message) = match &verdict {
+    let (allowed, reason, mut message) = match &verdict {
         Verdict::Allow(allow) => {
             (true, format!("{:?}", allow.reason), in_words(allow.reason).to_owned())
         }
@@ -148,7 +148,10 @@ pub fn of_pod(cluster: &mut Cluster, pod: &ObjectKey) -> PodAnswer {
     }
     if let Some((behind, opinions)) = cluster.builtins(pod) {
         // Its gate goes by the numbers in its status, whatever we count.
-        let passes = builtin.is_none().then_some("allows it by the numbers in its status");
+        let passes = match &builtin {
+            Some(_) => not_running,
+            None => Some("allows it by the numbers in its status"),
+        };
         let mut rows: Vec<BudgetAnswer> =
             opinions.iter().filter_map(|opinion| budget(behind, opinion, passes)).collect();
         if let Some(why) = builtin.as_ref().filter(|_| !allowed) {
@@ -165,6 +168,12 @@ pub fn of_pod(cluster: &mut Cluster, pod: &ObjectKey) -> PodAnswer {
             }
         }
         budgets.extend(rows);
+    }
+    if matches!(&verdict, Verdict::Allow(a) if a.reason == AllowReason::NotCovered)
+        && !budgets.is_empty()
+    {
+        // The engine does not count built-in ones among those that cover a pod.
+        in_words(AllowReason::Exempt).clone_into(&mut message);
     }
     let blocking = budgets.iter().filter(|b| b.blocks).map(|b| b.name.clone()).collect();
     PodAnswer {

@@ -78,6 +78,20 @@ fn a_built_in_budget_behind_blocks_too() {
 }
 
 #[test]
+fn a_pod_that_has_not_begun_passes_every_budget() {
+    let mut objects = objects();
+    break_one(&mut objects);
+    objects[0]["spec"]["selector"] = json!({"matchLabels": {"no": "such"}});
+    objects.push(json!({
+        "apiVersion": "policy/v1", "kind": "PodDisruptionBudget", "metadata": {"name": "old"},
+        "spec": {"minAvailable": 6, "selector": {"matchLabels": {"app": "llama"}}},
+        "status": {"observedGeneration": 1, "currentHealthy": 5, "desiredHealthy": 6,
+            "disruptionsAllowed": 0, "expectedPods": 6},
+    }));
+    insta::assert_snapshot!(text::render(&why(objects, "llama-2-1"), false, false));
+}
+
+#[test]
 fn two_built_in_budgets_on_a_pod_block_it_whatever_their_numbers() {
     let mut objects = objects();
     for name in ["one", "two"] {
