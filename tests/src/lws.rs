@@ -38,6 +38,16 @@ impl<'w> Set<'w> {
         set
     }
 
+    /// `serve`, of this many groups of this size, over this many nodes, all Ready.
+    #[track_caller]
+    pub fn over(world: &'w World, nodes: usize, replicas: usize, size: usize) -> Self {
+        let nodes = (0..nodes).map(|i| world.node(&format!("n{i}"))).collect();
+        let more = json!({"spec": {"leaderWorkerTemplate": {"size": size}}});
+        let set = Self::create(world, nodes, size, &manifest(world, replicas, &more));
+        set.wait_healthy(replicas);
+        set
+    }
+
     /// One that asks for groups, on six nodes with room for two groups each; not waiting.
     #[track_caller]
     pub fn asking(world: &'w World, replicas: usize, size: usize, more: &Value) -> Self {
@@ -85,6 +95,10 @@ impl<'w> Set<'w> {
             (text(&pod["metadata"]["name"]).to_owned(), text(&pod["metadata"]["uid"]).to_owned())
         };
         of_group.map(entry).collect()
+    }
+
+    pub fn nodes(&self) -> &[String] {
+        &self.nodes
     }
 
     /// Whether pods may come to the nodes.

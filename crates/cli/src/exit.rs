@@ -8,6 +8,10 @@ pub enum Exit {
     Fine,
     /// What was asked for was done, and the answer is not a good one.
     Findings,
+    /// An error of a command that ends as kubectl's of that name does: with 1.
+    Failed(anyhow::Error),
+    /// By Ctrl-C, as shells count it; what is left has been said.
+    Interrupted,
     Error(anyhow::Error),
 }
 
@@ -43,10 +47,12 @@ impl std::error::Error for Hinted {}
 
 impl Termination for Exit {
     fn report(self) -> ExitCode {
-        let error = match self {
+        let (error, code) = match self {
             Self::Fine => return ExitCode::SUCCESS,
             Self::Findings => return ExitCode::from(1),
-            Self::Error(error) => error,
+            Self::Interrupted => return ExitCode::from(130),
+            Self::Failed(error) => (error, 1),
+            Self::Error(error) => (error, 2),
         };
         eprintln!("error: {error:#}");
         let known = error.downcast_ref::<holdfast_server::Error>();
@@ -54,6 +60,6 @@ impl Termination for Exit {
         if let Some(hint) = own.or_else(|| known.and_then(holdfast_server::Error::hint)) {
             eprintln!("hint: {hint}");
         }
-        ExitCode::from(2)
+        ExitCode::from(code)
     }
 }

@@ -4,11 +4,13 @@
 mod ask;
 mod complete;
 mod demo;
+mod drain;
 mod exit;
 mod lint;
 mod logging;
 mod man;
 mod page;
+mod plan;
 mod serve;
 mod simulate;
 mod status;
@@ -38,6 +40,8 @@ enum Command {
     Status(status::Args),
     Why(why::Args),
     Lint(lint::Args),
+    Plan(plan::Args),
+    Drain(Box<drain::Args>),
     Serve(Box<serve::Args>),
     Uninstall(uninstall::Args),
     Simulate(Box<simulate::Args>),
@@ -60,6 +64,8 @@ fn main() -> Exit {
         Command::Status(args) => status::run(&args),
         Command::Why(args) => why::run(&args),
         Command::Lint(args) => lint::run(&args),
+        Command::Plan(args) => plan::run(&args),
+        Command::Drain(args) => drain::run(&args),
         Command::Serve(args) => serve::run(&args).into(),
         Command::Uninstall(args) => uninstall::run(&args).into(),
         Command::Simulate(args) => simulate::run(&args),

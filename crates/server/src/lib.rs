@@ -26,6 +26,7 @@ mod connect;
 mod covered;
 mod decide;
 mod discovery;
+mod drainer;
 mod duty;
 mod effect;
 mod election;
@@ -47,6 +48,7 @@ mod watch;
 mod webhook;
 
 pub use connect::ClusterOptions;
+pub use drainer::{Drainer, Evicted};
 pub use effect::Caller;
 pub use error::Error;
 pub use gang::GangOptions;

@@ -44,6 +44,10 @@ impl Reader {
         Ok(Self { scales: ScaleReader::new(client.clone()), client, native, limit })
     }
 
+    pub(crate) fn client(&self) -> &ApiClient {
+        &self.client
+    }
+
     /// That of the context.
     pub fn namespace(&self) -> &str {
         self.client.default_namespace()

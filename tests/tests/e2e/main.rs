@@ -12,6 +12,7 @@ mod requests;
 mod scope;
 mod simulate;
 mod storm;
+mod whole;
 
 use std::process::ExitCode;
 
@@ -29,15 +30,19 @@ fn main() -> ExitCode {
     let of_lws = tests![
         lws::a_surging_rollout_and_a_scale_down_leave_no_room_for_a_drain,
         lws::a_drain_takes_one_group_at_a_time,
+        whole::three_nodes_are_drained_and_no_replica_is_broken_twice,
         lws::a_group_that_is_recreated_is_charged_once_and_to_itself_alone,
         lws::a_group_that_is_not_recreated_needs_its_size,
     ];
     let mut tests: Vec<Test> = of_lws.into_iter().map(Test::with_lws).collect();
+    let beside = tests![whole::kubectl_breaks_more_replicas_and_takes_longer];
+    tests.extend(beside.into_iter().map(|test| test.with_lws().long()));
     tests.extend(tests![
         drain::a_second_replica_is_held_back_until_the_budget_gives_way,
         owners::a_deployment_leaves_a_node_one_pod_at_a_time,
         drain::a_drain_finishes_the_replica_it_broke_at_no_further_cost,
         drain::a_server_side_dry_run_spends_nothing,
+        whole::an_interrupted_drain_says_what_is_left_and_goes_on_when_run_again,
         storm::eighty_evictions_at_once_break_one_replica_of_ten,
         storm::two_budgets_on_every_pod_hold_and_agree_in_a_storm,
         replicas::surplus_pods_are_free_and_the_third_eviction_costs_one,

@@ -186,6 +186,12 @@ impl Cluster {
         self.budgets.insert(given.budget.key.clone(), given);
     }
 
+    /// What has happened since. Only the engine takes it in.
+    pub fn hear(&mut self, news: Input) {
+        self.engine.handle(self.now, news);
+        while self.engine.poll().is_some() {}
+    }
+
     pub fn now(&self) -> Timestamp {
         self.now
     }
@@ -194,8 +200,16 @@ impl Cluster {
         self.pods.get(key)
     }
 
+    pub fn nodes(&self) -> impl Iterator<Item = (&String, &Value)> {
+        self.nodes.iter()
+    }
+
     pub fn has_node(&self, name: &str) -> bool {
         self.nodes.contains_key(name) || self.pods_on(name).next().is_some()
+    }
+
+    pub fn pods(&self) -> impl Iterator<Item = (&ObjectKey, &Value)> {
+        self.pods.iter()
     }
 
     pub fn pods_on<'a>(

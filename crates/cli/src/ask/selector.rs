@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use holdfast_core::model::{LabelSelector, Operator, Requirement};
+use serde_json::Value;
 
 use crate::simulate::labels::meets;
 
@@ -13,6 +14,13 @@ pub struct Selector(LabelSelector);
 impl Selector {
     pub fn matches(&self, labels: &BTreeMap<String, String>) -> bool {
         meets(&self.0, labels)
+    }
+
+    /// Any object, as the API has it.
+    pub fn matches_object(&self, object: &Value) -> bool {
+        let labels = object["metadata"]["labels"].as_object().into_iter().flatten();
+        let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+        self.matches(&labels.map(|(key, value)| (key.clone(), text(value))).collect())
     }
 }
 

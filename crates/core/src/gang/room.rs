@@ -7,10 +7,10 @@
 //! shape that goes anywhere takes at most so many slots with it ([`cost`]): gangs go at the same time
 //! only if there is room for all of them wherever each pod ends up.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use super::model::HostPort;
-use super::world::Place;
+use super::world::{Place, World};
 use super::{
     Constraints, Node, NodeTerm, Pod, Requirement, Resources, Taint, TaintEffect, Test, Toleration,
     TolerationTest,
@@ -178,6 +178,18 @@ impl<'a> Room<'a> {
     fn contend(&self, a: usize, b: usize) -> bool {
         let (a, b) = (&self.shapes[a].eligible, &self.shapes[b].eligible);
         a.iter().zip(b).any(|(a, b)| *a && *b)
+    }
+}
+
+impl World {
+    /// For how many of these pods there is room on other nodes than those that they leave.
+    pub fn room_elsewhere(&self, pods: &[Pod], leaving: &BTreeSet<String>) -> usize {
+        let stay = self.nodes.iter().filter(|(name, _)| !leaving.contains(*name));
+        let pods: Vec<&Pod> = pods.iter().collect();
+        match Room::new(stay.map(|(_, place)| place)).verdict(&pods) {
+            Verdict::Fits | Verdict::Contended => pods.len(),
+            Verdict::NoRoom(fitting) => fitting.try_into().unwrap_or(0),
+        }
     }
 }
 

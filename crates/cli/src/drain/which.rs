@@ -1,0 +1,56 @@
+//! The nodes that are meant.
+
+use anyhow::bail;
+
+use crate::ask::{Cluster, Selector};
+use crate::exit::Hinted;
+
+#[derive(Clone, Debug, clap::Args)]
+pub struct Which {
+    /// Nodes
+    #[arg(value_name = "NODE")]
+    nodes: Vec<String>,
+    /// All nodes with these labels, such as pool=a,zone!=b
+    #[arg(
+        short = 'l',
+        long = "all-matching",
+        visible_alias = "selector",
+        value_name = "SELECTOR",
+        conflicts_with = "nodes"
+    )]
+    selector: Option<Selector>,
+}
+
+impl Which {
+    pub fn named(nodes: Vec<String>) -> Self {
+        Self { nodes, selector: None }
+    }
+
+    /// Each once, in the order given, or by name.
+    pub fn find(&self, cluster: &Cluster) -> anyhow::Result<Vec<String>> {
+        let mut found: Vec<String> = Vec::new();
+        if let Some(selector) = &self.selector {
+            let matching = cluster.nodes().filter(|(_, node)| selector.matches_object(node));
+            found.extend(matching.map(|(name, _)| name.clone()));
+            if found.is_empty() {
+                bail!("no node matches");
+            }
+        }
+        for given in &self.nodes {
+            let name = given.strip_prefix("node/").unwrap_or(given);
+            if !cluster.nodes().any(|(known, _)| known == name) {
+                return Err(Hinted::error(
+                    format!("nodes {name:?} not found"),
+                    "`kubectl get nodes` lists them",
+                ));
+            }
+            if !found.iter().any(|known| known == name) {
+                found.push(name.to_owned());
+            }
+        }
+        if found.is_empty() {
+            return Err(Hinted::error("no node is named", "name nodes, or -l SELECTOR"));
+        }
+        Ok(found)
+    }
+}

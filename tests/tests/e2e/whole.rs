@@ -1,0 +1,153 @@
+//! `holdfast drain` and `holdfast plan drain`, on a real `LeaderWorkerSet`.
+
+use std::collections::BTreeMap;
+use std::process::Command;
+use std::time::{Duration, Instant};
+
+use holdfast_e2e::fixture::fixture;
+use holdfast_e2e::lws::{Set, Story};
+use holdfast_e2e::process::Process;
+use holdfast_e2e::world::World;
+use rustix::process::Signal;
+use serde_json::{Value, json};
+
+const GROUPS: usize = 8;
+
+/// What a drain of three of six nodes did to eight groups of four, of which one may be down.
+#[derive(Debug)]
+struct Drained {
+    /// How often each group was broken.
+    broken: BTreeMap<usize, usize>,
+    most_down: usize,
+    took: Duration,
+}
+
+impl Drained {
+    fn by(name: &str, drain: impl FnOnce(&World, &[String])) -> Self {
+        let world = World::new(name);
+        let set = Set::over(&world, 6, GROUPS, 4);
+        world.budget("job", json!({"maxUnavailable": 1, "budgetScope": "Workload"}));
+        let history = set.watch();
+        let began = Instant::now();
+        drain(&world, &set.nodes()[..3]);
+        let took = began.elapsed();
+        set.wait_healthy(GROUPS);
+        let left = set.pods();
+        let left = left
+            .iter()
+            .filter(|pod| set.nodes()[..3].iter().any(|n| pod["spec"]["nodeName"] == **n));
+        assert_eq!(left.count(), 0, "the nodes are empty");
+        let story = Story::of(&history.end(), 1, Duration::ZERO);
+        story.assert_kept(1);
+        let mut broken = BTreeMap::new();
+        for group in story.groups() {
+            *broken.entry(group).or_default() += 1;
+        }
+        Self { broken, most_down: GROUPS - story.least, took }
+    }
+
+    fn by_holdfast(name: &str) -> Self {
+        Self::by(name, |_, nodes| {
+            let mut args = vec!["drain", "--timeout=200s"];
+            args.extend(nodes.iter().map(String::as_str));
+            let (code, output) = holdfast(&args);
+            assert_eq!(code, Some(0), "{output}");
+            for node in nodes {
+                assert!(output.contains(&format!("node/{node} drained")), "{output}");
+            }
+        })
+    }
+
+    fn breaks(&self) -> usize {
+        self.broken.values().sum()
+    }
+}
+
+/// Exit code, and stdout and stderr.
+fn holdfast(args: &[&str]) -> (Option<i32>, String) {
+    let output = Command::new(&fixture().holdfast)
+        .args(args)
+        .arg("--kubeconfig")
+        .arg(&fixture().admin_kubeconfig)
+        .output()
+        .expect("holdfast starts");
+    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+    (output.status.code(), text(&output.stdout) + &text(&output.stderr))
+}
+
+pub fn three_nodes_are_drained_and_no_replica_is_broken_twice() {
+    let drained = Drained::by_holdfast("whole");
+    println!("holdfast drain: {drained:?}");
+    assert!(drained.broken.values().all(|times| *times == 1), "{drained:?}");
+    assert_eq!(drained.most_down, 1, "{drained:?}");
+}
+
+/// Takes minutes, because kubectl asks again every five seconds.
+pub fn kubectl_breaks_more_replicas_and_takes_longer() {
+    let kubectl = Drained::by("kubectl", |world, nodes| {
+        for node in nodes {
+            let (code, output) = world.drain(node).finish();
+            assert_eq!(code, Some(0), "{output}");
+        }
+    });
+    let ours = Drained::by_holdfast("beside");
+    for (name, drained) in [("kubectl drain", &kubectl), ("holdfast drain", &ours)] {
+        let Drained { broken, most_down, took } = drained;
+        let worst = broken.values().max().copied().unwrap_or(0);
+        println!(
+            "{name}: {} replicas broken, {} breaks, one {worst} times, {most_down} down at once, {:.1} s",
+            broken.len(),
+            drained.breaks(),
+            took.as_secs_f32()
+        );
+    }
+    assert!(ours.broken.values().all(|times| *times == 1), "{ours:?}");
+    assert_eq!(ours.most_down, 1, "{ours:?}");
+    assert!(ours.breaks() <= kubectl.breaks(), "{ours:?} {kubectl:?}");
+}
+
+pub fn an_interrupted_drain_says_what_is_left_and_goes_on_when_run_again() {
+    let world = World::new("interrupted");
+    let node = world.node("n");
+    world.replica("a", 2, 2, &[&node]);
+    world.replica("b", 2, 2, &[&node]);
+    world.budget("job", json!({"minAvailable": 1, "budgetScope": "Workload"}));
+
+    let (code, plan) = holdfast(&["plan", "drain", &node, "--force", "-o", "json"]);
+    let plan: Value = serde_json::from_str(&plan).expect("the plan is JSON");
+    assert_eq!((code, plan["waves"].as_array().map(Vec::len)), (Some(0), Some(2)), "{plan:#}");
+    // What kubectl refuses is refused in its words.
+    let (code, output) = holdfast(&["drain", &node, "--dry-run"]);
+    assert_eq!(code, Some(1), "{output}");
+    let refusal = "cannot delete Pods that declare no controller (use --force to override)";
+    assert!(output.contains(refusal), "{output}");
+    assert_eq!(world.pods().len(), 4);
+
+    // Nothing brings the first replica back, so the second is held.
+    let mut command = Command::new(&fixture().holdfast);
+    command.args(["drain", &node, "--force", "--kubeconfig"]).arg(&fixture().admin_kubeconfig);
+    let mut process = Process::start(command, &fixture().log("drain-interrupted"));
+    holdfast_e2e::wait::until("the first replica is gone and the second held", || {
+        let output = process.output();
+        let held = output.contains("waiting: Budget job needs 1 healthy replica")
+            && world.pods().len() == 2;
+        if held { Ok(()) } else { Err(output) }
+    });
+    process.signal(Signal::INT);
+    let status = process.wait(Duration::from_secs(10));
+    let output = process.output();
+    assert_eq!(status.code(), Some(130), "{output}");
+    for said in ["interrupted", "not drained: ", "cordoned: ", "hint: run it again"] {
+        assert!(output.contains(said), "{said}: {output}");
+    }
+
+    // The state is in the cluster: again it is held, until the budget gives way.
+    let (code, output) = holdfast(&["drain", &node, "--force", "--timeout=1s"]);
+    assert_eq!(code, Some(1), "{output}");
+    assert!(output.contains("global timeout reached: 1s"), "{output}");
+    world.edit_budget("job", &json!({"minAvailable": 0}));
+    let (code, output) = holdfast(&["drain", &node, "--force", "--timeout=60s"]);
+    assert_eq!(code, Some(0), "{output}");
+    assert!(output.contains(&format!("node/{node} already cordoned")), "{output}");
+    assert_eq!(world.pods().len(), 0, "{output}");
+}
