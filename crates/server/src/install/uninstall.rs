@@ -89,16 +89,18 @@ pub async fn uninstall(
     let gangs = labels(&client, Installed::PodGroupCrd).await?.is_some();
     for kind in ORDER {
         tell(&remove(&client, kind, String::new()).await?);
+        if gangs && kind == Installed::Placing {
+            // Before anything can fail for want of rights: they must not be held for ever.
+            release_gangs(&client, &mut tell).await?;
+        }
         if native && kind == Installed::Webhook {
             let copies = give_back::drop_budgets(&client).await?;
             tell(&Removal::Removed(format!("{copies} copies of what are built-in budgets now")));
         }
     }
     if gangs {
-        // Now that nobody has the right to hold them again.
-        let (pods, groups) = release(&client).await?;
-        let step = format!("let go of {pods} pods that waited for their gang");
-        tell(&Removal::Progress(format!("{step}, and of {groups} PodGroups")));
+        // And now that nobody has the right to hold them again.
+        release_gangs(&client, &mut tell).await?;
     }
     let delete = options.delete_budgets;
     // Without budgets there is nothing that deleting it could lose.
@@ -136,6 +138,16 @@ fn budgets(count: Option<usize>) -> String {
         Some(1) => "1 budget".to_owned(),
         Some(n) => format!("{n} budgets"),
     }
+}
+
+/// Says what was held, if anything was.
+async fn release_gangs(client: &ApiClient, tell: &mut impl FnMut(&Removal)) -> Result<(), Error> {
+    let (pods, groups) = release(client).await?;
+    if pods + groups > 0 {
+        let step = format!("let go of {pods} pods that waited for their gang");
+        tell(&Removal::Progress(format!("{step}, and of {groups} PodGroups")));
+    }
+    Ok(())
 }
 
 async fn remove_crd(
