@@ -114,6 +114,8 @@ pub fn an_interrupted_drain_says_what_is_left_and_goes_on_when_run_again() {
     world.budget("job", json!({"minAvailable": 1, "budgetScope": "Workload"}));
 
     let (code, plan) = holdfast(&["plan", "drain", &node, "--force", "-o", "json"]);
+    let file = fixture().dir.join(format!("{}-plan.json", world.namespace));
+    std::fs::write(&file, &plan).expect("the plan can be written");
     let plan: Value = serde_json::from_str(&plan).expect("the plan is JSON");
     assert_eq!((code, plan["waves"].as_array().map(Vec::len)), (Some(0), Some(2)), "{plan:#}");
     // What kubectl refuses is refused in its words.
@@ -146,7 +148,9 @@ pub fn an_interrupted_drain_says_what_is_left_and_goes_on_when_run_again() {
     assert_eq!(code, Some(1), "{output}");
     assert!(output.contains("global timeout reached: 1s"), "{output}");
     world.edit_budget("job", &json!({"minAvailable": 0}));
-    let (code, output) = holdfast(&["drain", &node, "--force", "--timeout=60s"]);
+    // A plan may be older than what is left of it.
+    let file = file.to_string_lossy();
+    let (code, output) = holdfast(&["drain", "--plan", &file, "--force", "--timeout=60s"]);
     assert_eq!(code, Some(0), "{output}");
     assert!(output.contains(&format!("node/{node} already cordoned")), "{output}");
     assert_eq!(world.pods().len(), 0, "{output}");

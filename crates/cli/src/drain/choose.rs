@@ -42,6 +42,11 @@ enum Fate {
 }
 
 impl Choice {
+    #[cfg(test)]
+    pub fn forced() -> Self {
+        Self { force: true, ..Self::default() }
+    }
+
     pub fn choose<'a>(&self, pods: impl Iterator<Item = (&'a ObjectKey, &'a Value)>) -> Chosen {
         let mut chosen = Chosen::default();
         for (key, pod) in pods.filter(|(_, pod)| self.selects(pod)) {

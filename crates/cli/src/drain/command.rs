@@ -282,3 +282,75 @@ fn finish(nodes: &[String], failed: &BTreeMap<String, String>) -> Exit {
     let whole = if whys.len() == 1 { whys.remove(0) } else { format!("[{}]", whys.join(", ")) };
     Exit::Failed(anyhow!(whole))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::drain::plan::Wave;
+
+    fn plan(names: &[&str]) -> DrainPlan {
+        let unit = |name: &&str| Unit {
+            namespace: "ns".to_owned(),
+            name: (*name).to_owned(),
+            replica: true,
+            pods: Vec::new(),
+            at_once: 0,
+            costs: BTreeMap::new(),
+            recovery: None,
+        };
+        let wave = Wave {
+            after_seconds: 0,
+            units: names.iter().map(unit).collect(),
+            nodes_done: Vec::new(),
+        };
+        DrainPlan {
+            schema_version: SCHEMA_VERSION,
+            nodes: Vec::new(),
+            waves: vec![wave],
+            blocked: Vec::new(),
+            waiting: BTreeMap::new(),
+            refused: BTreeMap::new(),
+            pods_without_room: 0,
+            estimated_seconds: None,
+        }
+    }
+
+    #[test]
+    fn a_plan_from_a_file_gives_the_order_and_what_it_does_not_know_goes_last() {
+        let order = |given: Option<&DrainPlan>| {
+            let units = in_order(&plan(&["w", "x", "y", "z"]), given);
+            units.into_iter().map(|(unit, _)| unit.name).collect::<Vec<_>>()
+        };
+        assert_eq!(order(None), ["w", "x", "y", "z"]);
+        assert_eq!(order(Some(&plan(&["z", "gone", "x"]))), ["z", "x", "w", "y"]);
+    }
+
+    #[test]
+    fn only_plans_of_a_known_version_are_carried_out() {
+        let path = std::env::temp_dir().join(format!("holdfast-plan-{}", std::process::id()));
+        let mut given = plan(&["x"]);
+        let mut written = |version| {
+            given.schema_version = version;
+            std::fs::write(&path, serde_json::to_string(&given).unwrap()).unwrap();
+            read(&path).map(|plan| plan.waves.len()).map_err(|error| error.to_string())
+        };
+        assert_eq!(written(SCHEMA_VERSION), Ok(1));
+        assert!(written(99).unwrap_err().ends_with("schemaVersion 99 is not known here"));
+        std::fs::remove_file(path).unwrap();
+    }
+
+    #[test]
+    fn it_ends_as_kubectl_does() {
+        let nodes = ["a", "b"].map(str::to_owned);
+        assert!(matches!(finish(&nodes, &BTreeMap::new()), Exit::Fine));
+        let failed =
+            |nodes: &[&str]| nodes.iter().map(|n| ((*n).to_owned(), "no".to_owned())).collect();
+        let said = |exit| match exit {
+            Exit::Failed(error) => error.to_string(),
+            other => panic!("{other:?}"),
+        };
+        assert_eq!(said(finish(&nodes, &failed(&["b"]))), "no");
+        let two = [("a".to_owned(), "no".to_owned()), ("b".to_owned(), "never".to_owned())].into();
+        assert_eq!(said(finish(&nodes, &two)), "[no, never]");
+    }
+}

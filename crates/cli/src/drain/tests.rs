@@ -27,11 +27,15 @@ fn spread() -> Vec<Value> {
 }
 
 fn plan(objects: Vec<Value>, nodes: &[&str]) -> DrainPlan {
+    plan_with(objects, nodes, &Choice::default())
+}
+
+fn plan_with(objects: Vec<Value>, nodes: &[&str], choice: &Choice) -> DrainPlan {
     let lists = documents::lists(objects, "serving");
     let cluster =
         Cluster::new(Config::default(), lists, Timestamp::from_secs(1_000), Builtins::Counted);
     let nodes: Vec<String> = nodes.iter().map(|&node| node.to_owned()).collect();
-    DrainPlan::make(&cluster, &nodes, &Choice::default()).0
+    DrainPlan::make(&cluster, &nodes, choice).0
 }
 
 fn pod(name: &str, node: &str, more: &Value) -> Value {
@@ -65,6 +69,32 @@ fn what_never_goes_is_told_with_its_reason_and_holds_up_its_nodes_alone() {
     let plan = plan(objects, &["node-0", "node-1", "node-2"]);
     assert!(!plan.is_complete());
     assert_eq!((plan.blocked.len(), plan.pods()), (3, 1));
+    insta::assert_snapshot!(render(&plan, false));
+}
+
+#[test]
+fn pods_without_a_controller_that_a_budget_cannot_count_never_go() {
+    let mut bare = pod("bare", "node-2", &json!([]));
+    bare["metadata"]["labels"] = json!({"app": "bare"});
+    let mut objects = spread();
+    objects.extend([
+        bare,
+        json!({"apiVersion": "policy/v1", "kind": "PodDisruptionBudget",
+            "metadata": {"name": "bare"},
+            "spec": {"maxUnavailable": 1, "selector": {"matchLabels": {"app": "bare"}}}}),
+    ]);
+    let plan = plan_with(objects, &["node-2"], &Choice::forced());
+    assert_eq!((plan.blocked.len(), plan.waiting.len(), plan.is_complete()), (1, 0, false));
+}
+
+#[test]
+fn a_replica_with_pods_to_spare_goes_in_parts_and_never_breaks() {
+    let mut objects = spread();
+    for object in objects.iter_mut().filter(|object| object["kind"] == "PodGroup") {
+        object["spec"]["schedulingPolicy"]["gang"]["minCount"] = json!(1);
+    }
+    let plan = plan(objects, &["node-0", "node-1"]);
+    assert_eq!((plan.broken(), plan.waves.len(), plan.estimated_seconds), (0, 1, Some(80)));
     insta::assert_snapshot!(render(&plan, false));
 }
 

@@ -84,7 +84,9 @@ impl Units {
                 (cost, unit.at_once) = (0, unit.at_once.min(spare));
             }
             let says = denial(cluster, &view.key, &first.name);
-            let can_never = view.failure.is_some() || (cost > 0 && view.never.is_some());
+            // Where nothing is expected nothing is allowed: pods without a controller under maxUnavailable.
+            let no_room = view.never.is_some() || view.expected <= 0;
+            let can_never = view.failure.is_some() || (cost > 0 && no_room);
             if can_never || says.as_ref().is_some_and(|(mend, _)| *mend) {
                 let because = says.map(|(_, message)| message).or_else(|| view.failure.clone());
                 let because = because.unwrap_or_else(|| "it can never let it go".to_owned());
