@@ -42,6 +42,7 @@ fn main() -> ExitCode {
         owners::a_deployment_leaves_a_node_one_pod_at_a_time,
         drain::a_drain_finishes_the_replica_it_broke_at_no_further_cost,
         drain::a_server_side_dry_run_spends_nothing,
+        whole::a_replica_with_pods_to_spare_stays_whole,
         whole::an_interrupted_drain_says_what_is_left_and_goes_on_when_run_again,
         storm::eighty_evictions_at_once_break_one_replica_of_ten,
         storm::two_budgets_on_every_pod_hold_and_agree_in_a_storm,

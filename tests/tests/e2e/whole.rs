@@ -7,7 +7,8 @@ use std::time::{Duration, Instant};
 use holdfast_e2e::fixture::fixture;
 use holdfast_e2e::lws::{Set, Story};
 use holdfast_e2e::process::Process;
-use holdfast_e2e::world::World;
+use holdfast_e2e::shared::server;
+use holdfast_e2e::world::{WORLD, World};
 use rustix::process::Signal;
 use serde_json::{Value, json};
 
@@ -104,6 +105,44 @@ pub fn kubectl_breaks_more_replicas_and_takes_longer() {
     assert!(ours.broken.values().all(|times| *times == 1), "{ours:?}");
     assert_eq!(ours.most_down, 1, "{ours:?}");
     assert!(ours.breaks() <= kubectl.breaks(), "{ours:?} {kubectl:?}");
+}
+
+/// Three pods of which two are needed, and a budget that would let the replica break.
+pub fn a_replica_with_pods_to_spare_stays_whole() {
+    let world = World::new("spare");
+    world.group("job", 2);
+    let nodes: Vec<String> = (0..3).map(|i| world.node(&format!("n{i}"))).collect();
+    let set = json!({
+        "metadata": {"name": "job"},
+        "spec": {
+            "replicas": 3,
+            "podManagementPolicy": "Parallel",
+            "serviceName": "job",
+            "selector": {"matchLabels": {"app": "job"}},
+            "template": {
+                "metadata": {"labels": {"app": "job"}},
+                "spec": {
+                    "nodeSelector": {WORLD: world.namespace},
+                    "schedulingGroup": {"podGroupName": "job"},
+                    "terminationGracePeriodSeconds": 1,
+                    "containers": [{"name": "main", "image": "example.com/main"}],
+                },
+            },
+        },
+    });
+    let _ = world.admin.post(&world.path("apis/apps/v1", "statefulsets", ""), &set).ok();
+    (0..3).for_each(|pod| world.wait_ready(&format!("job-{pod}")));
+    world.budget("job", json!({"minAvailable": 0, "budgetScope": "Workload"}));
+    world.wait_status("job", "sees it healthy", |s| s["currentHealthyReplicas"] == 1);
+
+    let drained: Vec<&str> = nodes[..2].iter().map(String::as_str).collect();
+    let before = world.admin.list(&world.path("api/v1", "pods", ""));
+    let is_drained = |pod: &&Value| drained.iter().any(|node| pod["spec"]["nodeName"] == **node);
+    assert!(before.iter().filter(is_drained).count() >= 2, "{before:#?}");
+    let (code, output) = holdfast(&[&["drain", "--timeout=60s"], &*drained].concat());
+    assert_eq!(code, Some(0), "{output}");
+    let decisions = server().decisions(&world.namespace);
+    assert!(decisions.iter().all(|decision| decision.cost == 0), "{decisions:#?}\n{output}");
 }
 
 pub fn an_interrupted_drain_says_what_is_left_and_goes_on_when_run_again() {

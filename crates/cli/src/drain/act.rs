@@ -11,7 +11,7 @@ use tokio::task::JoinSet;
 use tokio::time::Instant;
 
 use super::follow::{Ask, Follow, Step};
-use super::progress::{Progress, can_spare};
+use super::progress::{Progress, Replicas};
 use crate::ask::Cluster;
 
 /// Evictions under way at the same time. An API server lets each user have a few dozen.
@@ -81,7 +81,10 @@ impl<'a> Act<'a> {
                 () = at(end) => return Ended::TimedOut,
                 () = at(due) => {}
                 _ = look.tick() => {
-                    self.follow.look(|unit| can_spare(self.cluster, unit));
+                    if self.follow.recovering().next().is_some() {
+                        let replicas = Replicas::of(self.cluster);
+                        self.follow.look(|unit| replicas.can_spare(unit));
+                    }
                     self.progress.look(self.cluster, self.follow);
                 }
                 Some(answered) = self.under_way.join_next() => {

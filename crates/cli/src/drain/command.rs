@@ -13,7 +13,7 @@ use super::act::{Act, Ended};
 use super::choose::{Choice, Chosen};
 use super::follow::{Follow, Step};
 use super::plan::Unit;
-use super::progress::Progress;
+use super::progress::{Progress, Replicas};
 use super::report::{DrainPlan, SCHEMA_VERSION};
 use super::text::named;
 use super::which::Which;
@@ -255,7 +255,7 @@ fn tell_state(cluster: &Cluster, follow: &Follow, progress: &Progress, nodes: &[
             eprintln!("{what}: {}", nodes.join(" "));
         }
     }
-    for (name, healthy, needs) in progress.down(cluster, follow) {
+    for (name, healthy, needs) in progress.down(&Replicas::of(cluster), follow) {
         eprintln!("down: {name}, with {healthy} of {needs} healthy pods");
     }
     eprintln!("hint: run it again to go on; `kubectl uncordon` lets pods come to the nodes again");

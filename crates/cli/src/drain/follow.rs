@@ -203,6 +203,14 @@ impl Follow {
         self.held.values().map(|held| held.why.as_str())
     }
 
+    /// Units of which the next part waits for the last to be back.
+    pub fn recovering(&self) -> impl Iterator<Item = &Unit> {
+        let waiting = |going: &&Going| {
+            going.unit.is_spared() && going.recovers && going.steps.contains(&Step::Here)
+        };
+        self.units.iter().filter(waiting).map(|going| &going.unit)
+    }
+
     /// The pods of a node, and how far they are.
     pub fn on<'a>(
         &'a self,
@@ -326,6 +334,7 @@ mod tests {
         assert_eq!(asked(&mut follow, NOW), ["y-0"], "the pod is not gone yet");
         follow.saw(&ObjectKey::new("ns", "x-0"), |_| Some(Step::Gone));
         follow.look(|_| false);
+        assert_eq!(follow.recovering().map(|unit| &*unit.name).collect::<Vec<_>>(), ["x"]);
         assert!(asked(&mut follow, NOW).is_empty());
         follow.look(|_| true);
         assert_eq!(asked(&mut follow, NOW), ["x-1"]);

@@ -1,6 +1,6 @@
 //! How far a drain is: lines as kubectl prints them and some of our own, and on a terminal bars below them.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io::{self, IsTerminal, Write};
 
 use holdfast_core::verdict::CANNOT_EVICT;
@@ -23,6 +23,7 @@ pub struct Progress {
     done: BTreeSet<String>,
     denials: BTreeSet<String>,
     begun: BTreeSet<String>,
+    apart: BTreeSet<String>,
     whole: BTreeSet<String>,
 }
 
@@ -36,6 +37,7 @@ impl Progress {
             done: BTreeSet::new(),
             denials: BTreeSet::new(),
             begun: BTreeSet::new(),
+            apart: BTreeSet::new(),
             whole: BTreeSet::new(),
         }
     }
@@ -51,9 +53,15 @@ impl Progress {
     /// Prints what is new, and draws.
     pub fn look(&mut self, cluster: &Cluster, follow: &Follow) {
         let mut lines = Vec::new();
+        let replicas = Replicas::of(cluster);
         for going in follow.units() {
-            self.look_at(cluster, going, &mut lines);
+            self.look_at(&replicas, going, &mut lines);
         }
+        let apart = follow.recovering().map(named);
+        let apart = apart.filter(|name| self.apart.insert(name.clone()));
+        lines.extend(
+            apart.map(|name| format!("{name} goes in parts, the next when this one is back")),
+        );
         let denials: BTreeSet<String> = follow.denials().map(arithmetic).collect();
         lines.extend(denials.difference(&self.denials).map(|why| format!("waiting: {why}")));
         self.denials.extend(denials);
@@ -63,11 +71,11 @@ impl Progress {
                 lines.push(format!("node/{node} drained"));
             }
         }
-        let bars = if self.drawn.is_some() { self.bars(cluster, follow) } else { Vec::new() };
+        let bars = if self.drawn.is_some() { self.bars(&replicas, follow) } else { Vec::new() };
         self.print(&lines, &bars);
     }
 
-    fn look_at(&mut self, cluster: &Cluster, going: &Going, lines: &mut Vec<String>) {
+    fn look_at(&mut self, replicas: &Replicas, going: &Going, lines: &mut Vec<String>) {
         let name = named(&going.unit);
         if going.unit.replica
             && going.unit.is_charged()
@@ -83,7 +91,7 @@ impl Progress {
         }
         if self.begun.contains(&name)
             && going.steps.iter().all(|step| *step == Step::Gone)
-            && replica(cluster, &going.unit).is_some_and(|r| r.state == ReplicaState::Healthy)
+            && replicas.get(&going.unit).is_some_and(|r| r.state == ReplicaState::Healthy)
             && self.whole.insert(name.clone())
         {
             lines.push(format!("{name} is whole again"));
@@ -95,20 +103,20 @@ impl Progress {
     }
 
     /// Begun, and not whole again: with its pods that are healthy, and those that it needs.
-    pub fn down(&self, cluster: &Cluster, follow: &Follow) -> Vec<(String, i64, i64)> {
+    pub fn down(&self, replicas: &Replicas, follow: &Follow) -> Vec<(String, i64, i64)> {
         let begun = follow.units().iter().filter(|going| {
             let name = named(&going.unit);
             self.begun.contains(&name) && !self.whole.contains(&name)
         });
         let state = |going: &Going| {
-            let replica = replica(cluster, &going.unit)?;
+            let replica = replicas.get(&going.unit)?;
             let down = replica.state != ReplicaState::Healthy;
             down.then(|| (named(&going.unit), replica.healthy_pods, replica.min.unwrap_or(1)))
         };
         begun.filter_map(state).collect()
     }
 
-    fn bars(&self, cluster: &Cluster, follow: &Follow) -> Vec<String> {
+    fn bars(&self, replicas: &Replicas, follow: &Follow) -> Vec<String> {
         let mut table = Table::new(&[]);
         for node in &self.nodes {
             let steps: Vec<&Step> = follow.on(node).map(|(_, _, step)| step).collect();
@@ -116,7 +124,7 @@ impl Progress {
             let of = steps.len();
             table.row(vec![node.clone(), bar(gone, of), format!("{gone} of {of} pods gone")]);
         }
-        for (name, healthy, needs) in self.down(cluster, follow) {
+        for (name, healthy, needs) in self.down(replicas, follow) {
             let (has, of) = (healthy.try_into().unwrap_or(0), needs.try_into().unwrap_or(1));
             table.row(vec![name, bar(has, of), format!("{healthy} of {needs} pods back")]);
         }
@@ -153,20 +161,34 @@ fn bar(done: usize, of: usize) -> String {
     format!("[{}{}]", "#".repeat(full), "-".repeat(BAR - full))
 }
 
-/// Whether as many of its pods are healthy as it needs, and those that go next besides.
-pub fn can_spare(cluster: &Cluster, unit: &Unit) -> bool {
-    replica(cluster, unit).is_some_and(|replica| {
-        let spare = usize::try_from(replica.healthy_pods - replica.min.unwrap_or(1)).unwrap_or(0);
-        replica.state == ReplicaState::Healthy && spare >= unit.at_once
-    })
-}
+/// All replicas, as the budgets see them now.
+#[derive(Debug)]
+pub struct Replicas(BTreeMap<(String, String), ReplicaView>);
 
-/// As the budgets see it now.
-fn replica(cluster: &Cluster, unit: &Unit) -> Option<ReplicaView> {
-    let budgets =
-        cluster.budgets().filter(|given| given.budget.key.object.namespace == unit.namespace);
-    let views = budgets.filter_map(|given| cluster.view(&given.budget.key));
-    views.flat_map(|view| view.replicas).find(|replica| replica.label == unit.name)
+impl Replicas {
+    pub fn of(cluster: &Cluster) -> Self {
+        let views = cluster.budgets().filter_map(|given| cluster.view(&given.budget.key));
+        let replicas = views.flat_map(|view| {
+            let namespace = view.key.object.namespace;
+            let of =
+                move |replica: ReplicaView| ((namespace.clone(), replica.label.clone()), replica);
+            view.replicas.into_iter().map(of)
+        });
+        Self(replicas.collect())
+    }
+
+    fn get(&self, unit: &Unit) -> Option<&ReplicaView> {
+        self.0.get(&(unit.namespace.clone(), unit.name.clone()))
+    }
+
+    /// Whether as many of its pods are healthy as it needs, and those that go next besides.
+    pub fn can_spare(&self, unit: &Unit) -> bool {
+        self.get(unit).is_some_and(|replica| {
+            let spare = replica.healthy_pods - replica.min.unwrap_or(1);
+            let spare = usize::try_from(spare).unwrap_or(0);
+            replica.state == ReplicaState::Healthy && spare >= unit.at_once
+        })
+    }
 }
 
 #[cfg(test)]

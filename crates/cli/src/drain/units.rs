@@ -8,7 +8,7 @@ use holdfast_core::view::{self, BudgetView, PodView, ReplicaState};
 use serde_json::Value;
 
 use super::plan::{PodOf, Unit};
-use crate::ask::Cluster;
+use crate::ask::{Cluster, Given};
 
 /// Everything that a plan is made of.
 #[derive(Debug, Default)]
@@ -22,12 +22,21 @@ pub struct Units {
     pub waiting: BTreeMap<String, String>,
 }
 
+/// A budget as it is now.
+struct Seen {
+    view: BudgetView,
+    is_builtin: bool,
+    recovery: Option<Duration>,
+}
+
 /// Of these pods, which are those to evict.
 pub fn units(cluster: &Cluster, evicted: &[ObjectKey]) -> Units {
-    let views: Vec<(&str, BudgetView)> = cluster
-        .budgets()
-        .filter_map(|given| Some((&*given.api_version, cluster.view(&given.budget.key)?)))
-        .collect();
+    let seen = |given: &Given| {
+        let view = cluster.view(&given.budget.key)?;
+        let is_builtin = given.api_version == "policy/v1";
+        Some(Seen { recovery: recovery(cluster, &view), view, is_builtin })
+    };
+    let views: Vec<Seen> = cluster.budgets().filter_map(seen).collect();
     let evicted: BTreeSet<&ObjectKey> = evicted.iter().collect();
     let mut grouped: BTreeMap<(&str, String, bool), Vec<&ObjectKey>> = BTreeMap::new();
     let replicas = replicas(&views);
@@ -63,20 +72,18 @@ impl Units {
     fn weigh(
         &mut self,
         cluster: &Cluster,
-        views: &[(&str, BudgetView)],
+        views: &[Seen],
         pods: &[&ObjectKey],
         unit: &mut Unit,
     ) -> Option<String> {
         // What has not begun or has ended passes whatever a budget says.
-        let running: Vec<&ObjectKey> =
-            pods.iter().copied().filter(|pod| is_running(cluster, pod)).collect();
+        let running = pods.iter().filter(|pod| is_running(cluster, pod));
+        let running: BTreeSet<&str> = running.map(|pod| pod.name.as_str()).collect();
         let (mut stuck, mut builtin) = (None, Vec::new());
-        let own = views.iter().filter(|(_, view)| view.key.object.namespace == unit.namespace);
-        for (api, view) in own {
-            let covered: Vec<&PodView> = view
-                .all_pods()
-                .filter(|pod| running.iter().any(|key| is(key, view, pod)))
-                .collect();
+        let of_namespace = |seen: &&Seen| seen.view.key.object.namespace == unit.namespace;
+        for Seen { view, is_builtin, recovery } in views.iter().filter(of_namespace) {
+            let covered: Vec<&PodView> =
+                view.all_pods().filter(|pod| running.contains(&*pod.name)).collect();
             let Some(first) = covered.first() else { continue };
             let name = name_of(&view.key);
             let mut cost = cost(view, &covered);
@@ -94,12 +101,10 @@ impl Units {
             } else if let Some((_, message)) = says {
                 self.waiting.entry(name.clone()).or_insert(message);
             }
-            if *api == "policy/v1" {
-                builtin.push(name.clone());
-            }
+            builtin.extend(is_builtin.then(|| name.clone()));
             let most = if view.allowed > 0 { view.allowed } else { view.expected - view.desired };
             self.room.insert(name.clone(), most.max(1));
-            unit.recovery = unit.recovery.max(recovery(cluster, view));
+            unit.recovery = unit.recovery.max(*recovery);
             unit.costs.insert(name, cost);
         }
         if builtin.len() > 1 {
@@ -121,9 +126,9 @@ fn name_of(budget: &BudgetKey) -> String {
 }
 
 /// The replica that each covered pod names.
-fn replicas(views: &[(&str, BudgetView)]) -> BTreeMap<ObjectKey, String> {
+fn replicas(views: &[Seen]) -> BTreeMap<ObjectKey, String> {
     let mut replicas = BTreeMap::new();
-    for (_, view) in views {
+    for Seen { view, .. } in views {
         let namespace = &view.key.object.namespace;
         for replica in &view.replicas {
             for pod in &replica.pods {
@@ -132,7 +137,7 @@ fn replicas(views: &[(&str, BudgetView)]) -> BTreeMap<ObjectKey, String> {
         }
     }
     // Budgets that count pods know the replicas too.
-    for (_, view) in views {
+    for Seen { view, .. } in views {
         for pod in &view.pods {
             let key = ObjectKey::new(&view.key.object.namespace, &pod.name);
             if let Some(replica) = &pod.replica {
@@ -216,8 +221,4 @@ fn is_running(cluster: &Cluster, key: &ObjectKey) -> bool {
     pod.is_some_and(|pod| {
         pod["status"]["phase"] == "Running" && pod["metadata"]["deletionTimestamp"].is_null()
     })
-}
-
-fn is(key: &ObjectKey, view: &BudgetView, pod: &PodView) -> bool {
-    key.name == pod.name && key.namespace == view.key.object.namespace
 }
