@@ -7,6 +7,7 @@ use std::time::Duration;
 use serde_json::{Value, json};
 
 use crate::asking::ASKS;
+use crate::evict::Eviction;
 use crate::history::{Event, History};
 use crate::truth::is_healthy;
 use crate::wait::until_within;
@@ -145,7 +146,8 @@ impl<'w> Set<'w> {
     pub fn evict_until(&self, done: &AtomicBool) {
         while !done.load(Ordering::Relaxed) {
             for pod in self.pods() {
-                let outcome = self.world.evict(text(&pod["metadata"]["name"]));
+                // Nothing is asked first: everything changes meanwhile.
+                let outcome = self.world.send(&Eviction::of(text(&pod["metadata"]["name"])));
                 // 409: it was gone when asked about, and the API server then met its successor.
                 assert!([201, 404, 409, 429].contains(&outcome.code), "{outcome:#?}");
             }

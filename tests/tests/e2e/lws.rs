@@ -3,6 +3,7 @@
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
+use holdfast_e2e::evict::Eviction;
 use holdfast_e2e::lws::{SIZE, Set, Story};
 use holdfast_e2e::wait::{SetWhenDropped, until};
 use holdfast_e2e::world::{World, grants};
@@ -30,7 +31,7 @@ pub fn a_group_that_is_recreated_is_charged_once_and_to_itself_alone() {
     // The rest of the group is free, be it still there, on its way out or Pending anew.
     for pod in ["serve-1", "serve-1-1"] {
         until("the rest of the group is free", || {
-            let outcome = world.evict(pod);
+            let outcome = world.send(&Eviction::of(pod));
             // In native mode a pod that ended since the API server looked is asked about again.
             let again = outcome.code == 429 && outcome.message.contains("ended a moment ago");
             assert!(again || [201, 404].contains(&outcome.code), "{outcome:#?}");
@@ -131,8 +132,8 @@ pub fn a_surging_rollout_and_a_scale_down_leave_no_room_for_a_drain() {
 pub fn a_group_that_is_not_recreated_needs_its_size() {
     let world = World::new("lws-none");
     let set = Set::new(&world, 2, &json!({"leaderWorkerTemplate": {"restartPolicy": "None"}}));
-    let status = world.budget("job", json!({"minAvailable": 1, "budgetScope": "Workload"}));
-    assert_eq!(counts(&status), [2, 2, 1, 1], "{status:#}");
+    let _ = world.budget("job", json!({"minAvailable": 1, "budgetScope": "Workload"}));
+    world.wait_status("job", "counts both groups", |status| counts(status) == [2, 2, 1, 1]);
     let before = set.group(0);
 
     set.set_schedulable(false);
