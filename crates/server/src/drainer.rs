@@ -6,7 +6,7 @@ use http::StatusCode;
 use serde_json::{Value, json};
 use tokio::sync::mpsc;
 
-use crate::api_client::{ApiClient, NoAnswer, STRATEGIC_MERGE_PATCH};
+use crate::api_client::{Answer, ApiClient, NoAnswer, STRATEGIC_MERGE_PATCH};
 use crate::metrics::Metrics;
 use crate::snapshot::Reader;
 use crate::watch::Watcher;
@@ -75,17 +75,10 @@ impl Drainer {
             Ok(answer) => answer,
             Err(NoAnswer(reason)) => return Evicted::Unknown(reason),
         };
-        match answer.code {
-            code if code.is_success() => Evicted::Granted,
-            StatusCode::TOO_MANY_REQUESTS => Evicted::Denied(message(&answer.json())),
-            StatusCode::NOT_FOUND if answer.is_object_not_found(name) => Evicted::Gone,
-            StatusCode::CONFLICT => self.after_conflict(pod, uid, answer.message()).await,
-            // The API server says so of a pod under two budgets of its own.
-            code if code.is_server_error() && !answer.message().contains("more than one") => {
-                Evicted::Unknown(answer.message())
-            }
-            _ => Evicted::Refused(answer.message()),
+        if answer.code == StatusCode::CONFLICT {
+            return self.after_conflict(pod, uid, answer.message()).await;
         }
+        read(&answer, name)
     }
 
     /// Another pod by that name, or a budget that somebody else has just written.
@@ -112,8 +105,57 @@ impl Drainer {
     }
 }
 
+fn read(answer: &Answer, pod: &str) -> Evicted {
+    match answer.code {
+        code if code.is_success() => Evicted::Granted,
+        StatusCode::TOO_MANY_REQUESTS => Evicted::Denied(message(answer)),
+        StatusCode::NOT_FOUND if answer.is_object_not_found(pod) => Evicted::Gone,
+        // Nothing is created in a namespace that is being deleted, evictions neither; the pod goes with it.
+        StatusCode::FORBIDDEN if has_cause(answer, "NamespaceTerminating") => {
+            Evicted::Unknown(message(answer))
+        }
+        // The API server says so of a pod under two budgets of its own.
+        code if code.is_server_error() && !answer.message().contains("more than one") => {
+            Evicted::Unknown(answer.message())
+        }
+        _ => Evicted::Refused(answer.message()),
+    }
+}
+
 /// Without the code: it is what drains print again and again.
-fn message(status: &Result<Value, serde_json::Error>) -> String {
-    let text = status.as_ref().ok().and_then(|status| status["message"].as_str());
-    text.unwrap_or("too many requests").to_owned()
+fn message(answer: &Answer) -> String {
+    let status: Value = answer.json().unwrap_or_default();
+    status["message"].as_str().unwrap_or("too many requests").to_owned()
+}
+
+fn has_cause(answer: &Answer, reason: &str) -> bool {
+    let status: Value = answer.json().unwrap_or_default();
+    let causes = status["details"]["causes"].as_array();
+    causes.is_some_and(|causes| causes.iter().any(|cause| cause["reason"] == reason))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn of(code: u16, status: &Value) -> Evicted {
+        let code = StatusCode::from_u16(code).unwrap();
+        read(&Answer { code, body: status.to_string().into_bytes() }, "web")
+    }
+
+    #[test]
+    fn what_may_be_better_next_time_is_told_from_what_will_not() {
+        assert_eq!(of(201, &json!({})), Evicted::Granted);
+        assert_eq!(of(429, &json!({"message": "no room"})), Evicted::Denied("no room".to_owned()));
+        let gone = json!({"reason": "NotFound", "details": {"name": "web"}});
+        assert_eq!(of(404, &gone), Evicted::Gone);
+        assert!(matches!(of(404, &json!({})), Evicted::Refused(_)), "no such path");
+        assert!(matches!(of(403, &json!({"message": "no right"})), Evicted::Refused(_)));
+        let going = json!({"details": {"causes": [{"reason": "NamespaceTerminating"}]}});
+        assert!(matches!(of(403, &going), Evicted::Unknown(_)));
+        assert!(matches!(of(503, &json!({"message": "starting"})), Evicted::Unknown(_)));
+        let two = "This pod has more than one PodDisruptionBudget, which the eviction \
+            subresource does not support.";
+        assert!(matches!(of(500, &json!({"message": two})), Evicted::Refused(_)));
+    }
 }
