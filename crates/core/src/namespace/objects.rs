@@ -1,5 +1,6 @@
 //! `PodGroups`, Workloads and owners come and go.
 
+use super::budgets::BudgetEntry;
 use super::{Context, Namespace};
 use crate::io::Kind;
 use crate::model::{GroupApi, GroupKind, Owner, PodGroup, ResourceVersion, Scope, Workload};
@@ -82,7 +83,7 @@ impl Namespace {
                 return;
             }
         }
-        self.with_owners(|objects| {
+        self.with_owners(&key.0, |objects| {
             objects.owners.insert(key.clone(), owner);
         });
         let kind = Kind::Owner(key.0.clone());
@@ -98,7 +99,7 @@ impl Namespace {
     ) {
         let key = (kind.clone(), name.to_owned());
         if self.objects.owners.contains_key(&key) {
-            self.with_owners(|objects| {
+            self.with_owners(kind, |objects| {
                 objects.owners.remove(&key);
             });
             let changed = Dependency::Owner(Box::new(key));
@@ -129,9 +130,13 @@ impl Namespace {
         }
     }
 
-    /// Which pods belong to whom may change: budgets that go by that count anew.
-    fn with_owners(&mut self, change: impl FnOnce(&mut Objects)) {
-        let following = self.budgets.values().filter(|b| b.follows_owners());
+    /// Which pods belong to whom may change: budgets that go by that count anew. Those of replicas do so for the
+    /// workers of `LeaderWorkerSet`s, which end with their `StatefulSet`.
+    fn with_owners(&mut self, kind: &GroupKind, change: impl FnOnce(&mut Objects)) {
+        let is_set = kind.is("apps", "StatefulSet");
+        let follows =
+            |b: &&BudgetEntry| b.follows_owners() || (is_set && b.scope == Scope::Workload);
+        let following = self.budgets.values().filter(follows);
         let following: Vec<_> = following.map(|b| b.id.clone()).collect();
         for id in &following {
             self.deselect_all(id);

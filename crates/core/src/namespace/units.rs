@@ -216,7 +216,9 @@ pub(super) fn is_doomed(
     budget: &BudgetEntry,
     pod: &PodEntry,
 ) -> bool {
-    if budget.groups().is_none() || pod.labels.value(interner, LWS_NAME).is_none() {
+    if budget.scope == Scope::Pod && budget.groups().is_none()
+        || pod.labels.value(interner, LWS_NAME).is_none()
+    {
         return false;
     }
     let set = pod.pod.controller.as_deref().filter(|c| c.group_kind.is("apps", "StatefulSet"));
