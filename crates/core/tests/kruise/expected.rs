@@ -2,7 +2,7 @@
 
 use holdfast_core::model::Operation::{Delete, Evict};
 use holdfast_core::model::Threshold::Count;
-use holdfast_core::model::{Budget, ControllerRef, GroupKind, Owner, Phase, Pod};
+use holdfast_core::model::{Budget, ControllerRef, GroupKind, Owner, Phase, Pod, Scope};
 use holdfast_core::verdict::{AllowReason, DenyReason};
 
 use super::groups::{SHARD, serving, sharding, verify};
@@ -10,7 +10,7 @@ use super::make::{
     GROUP, assert_denied, assert_granted, assert_passed, case, denial, deployment, grouped,
     labelled, lws, max, min, serve, set_of, total,
 };
-use crate::upstream::lone::{Lone, owned, owner, pod, reference_to};
+use crate::upstream::lone::{Lone, min_available, owned, owner, pod, reference_to};
 
 /// The label, the owners, the controllers of one pod each in groups 0 and 1, and how many that makes.
 type Case = (&'static str, &'static str, Vec<Owner>, [Option<Owner>; 2], Option<i64>);
@@ -145,6 +145,33 @@ fn workers_of_a_leader_that_is_gone() {
         assert_denied(&lone.operate("llm-0-0", Delete));
         lone.owner(set.clone());
         verify(&lone, (1, 3, 2, 3));
+    }
+}
+
+/// The same of a `PodDisruptionBudget` that counts replicas.
+#[test]
+fn workers_of_a_leader_that_is_gone_make_no_replica() {
+    let set = owner("apps", "StatefulSet", "llm-2", 2);
+    for is_gone in [false, true] {
+        let mut lone = Lone::new();
+        serve(&mut lone, "llm", 3, 3);
+        let mut budget = min_available("replicas", Count(2));
+        budget.spec.scope = Scope::Workload;
+        lone.budget(budget);
+        lone.settle();
+        let healthy = |lone: &Lone| lone.status("replicas").current_healthy_replicas;
+        assert_eq!(healthy(&lone), 3);
+        if is_gone {
+            lone.delete_owner(set.clone());
+        } else {
+            lone.owner(Owner { terminating: true, ..set.clone() });
+        }
+        lone.settle();
+        assert_eq!(healthy(&lone), 2);
+        assert_denied(&lone.evict("llm-0-0"));
+        lone.owner(set.clone());
+        lone.settle();
+        assert_eq!(healthy(&lone), 3);
     }
 }
 
