@@ -2,7 +2,7 @@
 //! room for every one on its way.
 
 use std::cmp::Reverse;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use super::gangs::{State, event, policy, retry_key};
@@ -36,7 +36,7 @@ impl World {
     pub(super) fn choose(
         &mut self,
         ready: &[ObjectKey],
-        let_go: &[ObjectKey],
+        let_go: &BTreeSet<ObjectKey>,
         now: Timestamp,
         plan: &mut Plan,
     ) {
@@ -78,11 +78,9 @@ impl World {
             let priority = gang.pods.iter().map(|pod| pod.priority.value).max();
             (Reverse(priority), gang.group.created, gang.group.object.key.clone())
         });
-        // Where one that has waited for long wants to go: nobody goes there before it.
-        let mut kept: Option<Room<'_>> = None;
         let mut steps = Vec::new();
         for gang in gangs {
-            let step = self.step(&gang, &mut room, &mut kept, now, plan);
+            let step = self.step(&gang, &mut room, now, plan);
             steps.push((gang.group.object.key.clone(), step));
         }
         steps
@@ -92,7 +90,6 @@ impl World {
         &'a self,
         gang: &Ready<'a>,
         room: &mut Room<'a>,
-        kept: &mut Option<Room<'a>>,
         now: Timestamp,
         plan: &mut Plan,
     ) -> Step {
@@ -105,7 +102,7 @@ impl World {
             return Step::Stay(State::NoRoom(why));
         }
         let waits = |why: &str| Step::Stay(State::Waiting("WaitingForRoom", why.to_owned()));
-        if kept.as_mut().is_some_and(|kept| kept.is_contended(pods)) {
+        if room.is_kept_from(pods) {
             return waits("a gang that comes first waits for the same room");
         }
         let (all, verdict) = match room.verdict(pods) {
@@ -126,15 +123,13 @@ impl World {
         let patience = self.settings.room_wait;
         let since =
             self.memory.known(&group.object.key).and_then(|gang| gang.no_room).unwrap_or(now);
-        if patience.is_zero() || now < since + patience || kept.is_some() {
+        if patience.is_zero() || now < since + patience || room.has_head() {
             if !patience.is_zero() {
                 plan.wake(since + patience);
             }
             return Step::Stay(State::NoRoom(why));
         }
-        let mut room_of_head = Room::new(self.nodes.values());
-        room_of_head.expect_all(pods);
-        *kept = Some(room_of_head);
+        room.keep_for(pods);
         if room.is_contended(pods) {
             return Step::Stay(State::NoRoom(why));
         }
@@ -152,9 +147,7 @@ impl World {
     ) {
         let Some(Ready { group, pods, needed }) = self.ready(key) else { return };
         let going = if all { &pods[..] } else { &pods[..needed] };
-        for pod in going {
-            plan.actions.push(Action::Lift { pod: pod.key.clone(), uid: pod.uid.clone() });
-        }
+        plan.actions.extend(going.iter().map(|pod| Action::lift(pod)));
         if forced {
             let message = format!(
                 "there was no room for {needed} pods for {} s: let go all the same, so that whoever adds nodes \
@@ -175,7 +168,7 @@ impl World {
         let Ok(GroupPolicy::Gang { min_count }) = policy(group, &self.workloads) else {
             return None;
         };
-        let here = |pod: &&Pod| !pod.finished && !pod.terminating && !pod.held;
+        let here = |pod: &&Pod| pod.is_lasting() && !pod.held;
         let pods: Vec<&Pod> = self.members(key).filter(here).collect();
         let needed = usize::try_from(min_count).ok().filter(|needed| *needed <= pods.len())?;
         Some(Ready { group, pods, needed })
@@ -186,20 +179,15 @@ impl World {
     fn expect_others<'a>(
         &'a self,
         room: &mut Room<'a>,
-        let_go: &[ObjectKey],
+        let_go: &BTreeSet<ObjectKey>,
         now: Timestamp,
         plan: &mut Plan,
     ) -> BTreeMap<String, Timestamp> {
         let going = let_go.iter().flat_map(|key| self.members(key));
-        for pod in going.filter(|pod| pod.node.is_none() && !pod.finished && !pod.terminating) {
+        for pod in going.filter(|pod| pod.node.is_none() && pod.is_lasting()) {
             room.expect(pod);
         }
-        let is_going = |pod: &Pod| {
-            pod.group.as_ref().is_some_and(|group| {
-                let key = ObjectKey::new(&*pod.key.namespace, &**group);
-                let_go.contains(&key)
-            })
-        };
+        let is_going = |pod: &Pod| pod.group_key().is_some_and(|group| let_go.contains(&group));
         let alone = self.pending.iter().filter_map(|key| self.pods.get(key));
         let mut fitting = BTreeMap::new();
         for pod in alone.filter(|pod| !is_going(pod)) {

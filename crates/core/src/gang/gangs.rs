@@ -10,7 +10,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use super::memory::Standing;
-use super::plan::is_news;
+use super::plan::impossible;
 use super::world::slot_of;
 use super::{Action, GROUP_API_VERSION, Group, Plan, Pod, SCHEDULED, World};
 use crate::io::{Event, Regarding};
@@ -63,10 +63,9 @@ impl World {
     /// The finalizer: on while pods that have not finished name the group.
     pub(super) fn protection(&self, key: &ObjectKey) -> Option<Action> {
         let group = self.groups.get(key)?;
-        let in_use = || self.members(key).any(|pod| !pod.finished);
         let on = match (group.object.terminating, group.protected) {
             (false, false) => true,
-            (true, true) if !in_use() => false,
+            (true, true) if !self.is_used(group) => false,
             _ => return None,
         };
         Some(Action::Protect { group: key.clone(), uid: group.object.uid.clone(), on })
@@ -77,16 +76,12 @@ impl World {
         let Self { groups, pods, members, memory, settings, workloads, .. } = self;
         let group = groups.get(key)?;
         let keys = members.get(key).into_iter().flatten();
-        let live: Vec<&Pod> = keys
-            .filter_map(|key| pods.get(key))
-            .filter(|pod| !pod.finished && !pod.terminating)
-            .collect();
+        let live: Vec<&Pod> =
+            keys.filter_map(|key| pods.get(key)).filter(|pod| pod.is_lasting()).collect();
         let memory_of = memory.gang(key, &group.object.uid);
         let lift = |plan: &mut Plan, most: usize| {
             let gated = live.iter().filter(|pod| pod.gated);
-            for pod in gated.take(most) {
-                plan.actions.push(Action::Lift { pod: pod.key.clone(), uid: pod.uid.clone() });
-            }
+            plan.actions.extend(gated.take(most).map(|pod| Action::lift(pod)));
         };
         let (min, is_basic) = match policy(group, workloads) {
             Ok(GroupPolicy::Gang { min_count }) => {
@@ -98,7 +93,8 @@ impl World {
         let bound = live.iter().filter(|pod| pod.node.is_some()).count();
         // Until the last of them is gone; the status may lag behind that.
         memory_of.over |= live.is_empty();
-        let was_whole = is_true(group, SCHEDULED) && !memory_of.over;
+        let is_true = |known: &Condition| known.status == ConditionStatus::True;
+        let was_whole = group.condition(SCHEDULED).is_some_and(is_true) && !memory_of.over;
         if bound >= min || was_whole || is_basic {
             lift(plan, usize::MAX);
             memory_of.forget();
@@ -116,9 +112,8 @@ impl World {
         }
         if !memory_of.taking.is_empty() {
             plan.wake(memory_of.given_up);
-            for pod in live.iter().filter(|pod| memory_of.taking.contains(&pod.uid)) {
-                plan.actions.push(Action::Evict { pod: pod.key.clone(), uid: pod.uid.clone() });
-            }
+            let taken = live.iter().filter(|pod| memory_of.taking.contains(&pod.uid));
+            plan.actions.extend(taken.map(|pod| Action::evict(pod)));
             return Some(State::TakenBack);
         }
         let free = live.iter().filter(|pod| !pod.gated).count();
@@ -165,7 +160,7 @@ impl World {
         plan.wake(memory_of.given_up);
         for pod in live.iter().filter(|pod| !pod.gated) {
             memory_of.taking.insert(pod.uid.clone());
-            plan.actions.push(Action::Evict { pod: pod.key.clone(), uid: pod.uid.clone() });
+            plan.actions.push(Action::evict(pod));
         }
         memory.taken_back(retry_key(group), now, settings.timeout);
         let after = settings.timeout.as_secs();
@@ -192,7 +187,7 @@ impl World {
         if group.object.terminating && !self.is_used(group) {
             return;
         }
-        let bound = |pod: &&Pod| pod.node.is_some() && !pod.finished && !pod.terminating;
+        let bound = |pod: &&Pod| pod.node.is_some() && pod.is_lasting();
         let scheduled_pods =
             i64::try_from(self.members(key).filter(bound).count()).unwrap_or(i64::MAX);
         let (status, reason, message) = match state {
@@ -217,7 +212,7 @@ impl World {
                 (ConditionStatus::Unknown, "Scheduling", "its pods are being scheduled".to_owned())
             }
         };
-        let known = group.status.conditions.iter().find(|condition| condition.kind == SCHEDULED);
+        let known = group.condition(SCHEDULED);
         let turned = known.is_none_or(|known| known.status != status);
         // Once whole, how many there were is history; how many there are is in scheduledPods.
         let same_text = known.is_some_and(|known| {
@@ -237,8 +232,7 @@ impl World {
         }
         let slot = self.workload(group).and_then(|(owner, slot)| Some((owner, slot?.impossible?)));
         if let Some((owner, reason)) = slot {
-            let message = reason.message(owner);
-            conditions.extend(is_news(group, &reason.field, &message, now));
+            conditions.extend(impossible(group, &reason.field, reason.message(owner), now));
         }
         if conditions.is_empty() && scheduled_pods == group.status.scheduled_pods {
             return;
@@ -292,11 +286,6 @@ pub(super) fn policy(
 /// Attempts are counted by slot where there is one: its groups come and go.
 pub(super) fn retry_key(group: &Group) -> (String, String) {
     slot_of(group).unwrap_or_else(|| (group.object.uid.clone(), String::new()))
-}
-
-fn is_true(group: &Group, kind: &str) -> bool {
-    let mut conditions = group.status.conditions.iter();
-    conditions.any(|c| c.kind == kind && c.status == ConditionStatus::True)
 }
 
 pub(super) fn event(group: &Group, reason: &'static str, message: String) -> Event {

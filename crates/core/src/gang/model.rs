@@ -86,6 +86,18 @@ pub struct Pod {
     pub constraints: Constraints,
 }
 
+impl Pod {
+    /// Neither finished nor on its way out.
+    pub(super) fn is_lasting(&self) -> bool {
+        !self.finished && !self.terminating
+    }
+
+    /// Of the `PodGroup` that it names.
+    pub(super) fn group_key(&self) -> Option<ObjectKey> {
+        Some(ObjectKey::new(&*self.key.namespace, &**self.group.as_ref()?))
+    }
+}
+
 /// A pod of a `LeaderWorkerSet`, by its labels.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LwsPlace {
@@ -287,6 +299,12 @@ pub struct Group {
     /// Has the finalizer [`super::PROTECTION`].
     pub protected: bool,
     pub status: GroupStatus,
+}
+
+impl Group {
+    pub(super) fn condition(&self, kind: &str) -> Option<&Condition> {
+        self.status.conditions.iter().find(|condition| condition.kind == kind)
+    }
 }
 
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

@@ -1,6 +1,6 @@
 //! What is to be done, for the shell to do.
 
-use super::{Policy, Priority};
+use super::{Pod, Policy, Priority};
 use crate::io::Event;
 use crate::model::{Condition, ControllerRef, ObjectKey, TemplateRef, Timestamp};
 
@@ -69,6 +69,14 @@ pub enum Action {
 }
 
 impl Action {
+    pub(super) fn lift(pod: &Pod) -> Self {
+        Self::Lift { pod: pod.key.clone(), uid: pod.uid.clone() }
+    }
+
+    pub(super) fn evict(pod: &Pod) -> Self {
+        Self::Evict { pod: pod.key.clone(), uid: pod.uid.clone() }
+    }
+
     /// What it is done to: not more than one thing at a time.
     pub fn object(&self) -> (&'static str, &ObjectKey) {
         match self {

@@ -1,7 +1,6 @@
 //! Which group of which workload a pod belongs to.
 
 use super::name::is_name_of;
-use super::plan::is_lasting;
 use super::slot::{Slot, job_set_slot, job_slot, lws_slot, of_stateful_set, stateful_set_slot};
 use super::{LwsPlace, NewGroup, Owner, OwnerSpec, Placement, Pod, Policy, World};
 use crate::model::{self, ControllerRef, GroupKind, ObjectKey};
@@ -50,11 +49,9 @@ impl World {
                 Placement::Into { group: make.key.name.clone(), make: Some(Box::new(make)), gate }
             }
             Present::Group(group) => {
-                let known = self.groups.contains_key(&ObjectKey::new(&*pod.key.namespace, &*group));
-                let make = (!known).then(|| {
-                    let key = ObjectKey::new(&*pod.key.namespace, &*group);
-                    Box::new(NewGroup { key, ..slot.new_group(pod) })
-                });
+                let key = ObjectKey::new(&*pod.key.namespace, &*group);
+                let make = (!self.groups.contains_key(&key))
+                    .then(|| Box::new(NewGroup { key, ..slot.new_group(pod) }));
                 Placement::Into { group, make, gate }
             }
             Present::Ungrouped => {
@@ -152,7 +149,7 @@ impl World {
 
     fn is_begun(&self, pod: &Pod, group: &str) -> bool {
         let key = ObjectKey::new(&*pod.key.namespace, group);
-        self.members(&key).any(is_lasting)
+        self.members(&key).any(Pod::is_lasting)
     }
 
     /// A leader begins a group: of those that there are, only one that nobody is in yet will do.

@@ -1,5 +1,6 @@
 //! What is to be done about groups, in either shape: exactly one that lives for each slot, of the right size.
 
+use std::collections::BTreeSet;
 use std::time::Duration;
 
 use super::memory::Standing;
@@ -19,7 +20,7 @@ impl World {
     pub fn plan(&mut self, now: Timestamp) -> Plan {
         let mut plan = Plan::default();
         let holdfast = self.settings.api == GroupApi::Holdfast;
-        let (mut ready, mut let_go) = (Vec::new(), Vec::new());
+        let (mut ready, mut let_go) = (Vec::new(), BTreeSet::new());
         for key in std::mem::take(&mut self.open) {
             let before = plan.actions.len();
             let mut is_under_way = false;
@@ -33,7 +34,7 @@ impl World {
                     is_under_way = !matches!(standing, Standing::Waiting | Standing::Whole);
                     match standing {
                         Standing::Ready => ready.push(key.clone()),
-                        Standing::LetGo => let_go.push(key.clone()),
+                        Standing::LetGo => drop(let_go.insert(key.clone())),
                         _ => {}
                     }
                 }
@@ -72,7 +73,7 @@ impl World {
         let Some(slot) = slot else { return true };
         if let Some(TemplateRef { workload, .. }) = &group.object.template
             && !self.workloads.contains_key(&ObjectKey::new(&*key.namespace, &**workload))
-            && let Some(pod) = self.members(key).find(|pod| is_lasting(pod))
+            && let Some(pod) = self.members(key).find(|pod| pod.is_lasting())
         {
             // Somebody has deleted its Workload.
             let again = NewGroup { key: key.clone(), ..slot.new_group(pod) };
@@ -84,14 +85,15 @@ impl World {
             let (group, uid) = (object.key.clone(), object.uid.clone());
             plan.actions.push(Action::Resize { group, uid, min_count, template });
         }
-        let Some(impossible) = &slot.impossible else { return true };
-        let message = impossible.message(owner);
-        let of_kubernetes = self.settings.api == GroupApi::Kubernetes;
-        if of_kubernetes && let Some(condition) = is_news(group, &impossible.field, &message, now) {
+        let Some(reason) = &slot.impossible else { return true };
+        let message = reason.message(owner);
+        if self.settings.api == GroupApi::Kubernetes
+            && let Some(condition) = impossible(group, &reason.field, message.clone(), now)
+        {
             let (group, uid) = (group.object.key.clone(), group.object.uid.clone());
             plan.actions.push(Action::Mark { group, uid, condition });
         }
-        let fact = (owner.uid.clone(), impossible.field.clone());
+        let fact = (owner.uid.clone(), reason.field.clone());
         let event =
             Event { regarding: regarding(owner), warning: true, reason: GANG_IMPOSSIBLE, message };
         if self.memory.told.insert(fact) {
@@ -102,7 +104,7 @@ impl World {
 
     /// A group of ours that somebody has deleted while pods wait for it.
     fn remake(&self, key: &ObjectKey) -> Option<Action> {
-        let made = self.members(key).find(|pod| is_lasting(pod)).and_then(|pod| self.remade(pod));
+        let made = self.members(key).find(|pod| pod.is_lasting()).and_then(|pod| self.remade(pod));
         made.map(|group| Action::Remake(Box::new(group)))
     }
 
@@ -129,16 +131,12 @@ impl World {
 
     /// Whether pods are in it that are not on their way out.
     fn has_lasting(&self, group: &Group) -> bool {
-        self.members(&group.object.key).any(is_lasting)
+        self.members(&group.object.key).any(Pod::is_lasting)
     }
 
     pub(super) fn is_used(&self, group: &Group) -> bool {
         self.members(&group.object.key).any(|pod| !pod.finished)
     }
-}
-
-pub(super) fn is_lasting(pod: &Pod) -> bool {
-    !pod.finished && !pod.terminating
 }
 
 impl Plan {
@@ -159,35 +157,30 @@ fn resized(group: &Group, slot: &Slot<'_>) -> Option<i64> {
     }
 }
 
-/// The condition that is yet to be written.
-pub(super) fn is_news(
+/// The condition, if it is yet to be written.
+pub(super) fn impossible(
     group: &Group,
     field: &str,
-    message: &str,
+    message: String,
     now: Timestamp,
 ) -> Option<Condition> {
-    let known = group.status.conditions.iter().find(|condition| condition.kind == GANG_IMPOSSIBLE);
+    let known = group.condition(GANG_IMPOSSIBLE);
     if known.is_some_and(|known| known.message == message) {
         return None;
     }
-    Some(impossible(group, field, message, now))
-}
-
-fn impossible(group: &Group, field: &str, message: &str, now: Timestamp) -> Condition {
     let last_part = field.rsplit(['.', '/']).next().unwrap_or(field).trim_end_matches(']');
     let mut letters = last_part.chars().filter(char::is_ascii_alphanumeric);
     // As reasons are written: `StartupPolicy`.
     let reason = letters.next().map(|first| first.to_ascii_uppercase()).into_iter().chain(letters);
-    let known = group.status.conditions.iter().find(|condition| condition.kind == GANG_IMPOSSIBLE);
     let since = known.filter(|known| known.status == ConditionStatus::True);
-    Condition {
+    Some(Condition {
         kind: GANG_IMPOSSIBLE.to_owned(),
         status: ConditionStatus::True,
         reason: reason.collect(),
-        message: message.to_owned(),
+        message,
         observed_generation: group.generation,
         last_transition: since.map_or(now.truncated(), |known| known.last_transition),
-    }
+    })
 }
 
 fn delete(group: &Group) -> Action {

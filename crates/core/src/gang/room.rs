@@ -21,6 +21,8 @@ pub(super) struct Room<'a> {
     shapes: Vec<Shape<'a>>,
     /// Pods by shape that have yet to find a place.
     demand: BTreeMap<usize, i64>,
+    /// Shapes of the gang that has waited for long: nobody goes before it where these may go.
+    head: Option<BTreeSet<usize>>,
 }
 
 #[derive(Clone)]
@@ -60,7 +62,7 @@ impl<'a> Room<'a> {
             }
             Some(Free { node, left, ports: place.ports.iter().collect() })
         });
-        Self { places: places.collect(), shapes: Vec::new(), demand: BTreeMap::new() }
+        Self { places: places.collect(), shapes: Vec::new(), demand: BTreeMap::new(), head: None }
     }
 
     /// A pod that is on its way to a place.
@@ -117,8 +119,27 @@ impl<'a> Room<'a> {
 
     /// Whether any of these pods may want a place that one on its way may want.
     pub(super) fn is_contended(&mut self, pods: &[&'a Pod]) -> bool {
-        let shapes: Vec<usize> = pods.iter().map(|pod| self.shape(pod)).collect();
+        let shapes = self.shapes_of(pods);
         self.demand.keys().any(|other| shapes.iter().any(|shape| self.contend(*shape, *other)))
+    }
+
+    pub(super) fn keep_for(&mut self, head: &[&'a Pod]) {
+        self.head = Some(self.shapes_of(head));
+    }
+
+    pub(super) fn has_head(&self) -> bool {
+        self.head.is_some()
+    }
+
+    /// Whether any of these pods may want a place that is kept for the head.
+    pub(super) fn is_kept_from(&mut self, pods: &[&'a Pod]) -> bool {
+        let shapes = self.shapes_of(pods);
+        let mut head = self.head.iter().flatten();
+        head.any(|other| shapes.iter().any(|shape| self.contend(*shape, *other)))
+    }
+
+    fn shapes_of(&mut self, pods: &[&'a Pod]) -> BTreeSet<usize> {
+        pods.iter().map(|pod| self.shape(pod)).collect()
     }
 
     /// How many of these there is room for, the larger ones first.

@@ -5,7 +5,6 @@ use std::time::Duration;
 
 use super::memory::Memory;
 use super::model::HostPort;
-use super::plan::is_lasting;
 use super::{Group, GroupApi, Kind, Namespace, Node, Owner, Pod, Resources, Seen};
 use crate::io::Change;
 use crate::model::{ControllerRef, GroupKind, ObjectKey, ResourceVersion, Workload};
@@ -33,6 +32,8 @@ pub struct World {
     pub(super) nodes: BTreeMap<String, Place>,
     pub(super) namespaces: BTreeMap<String, Namespace>,
     pub(super) owners: BTreeMap<(GroupKind, ObjectKey), Owner>,
+    /// Those that ask by themselves: most clusters have many owners, and few of these.
+    asking: BTreeSet<(GroupKind, ObjectKey)>,
     pub(super) groups: BTreeMap<ObjectKey, Group>,
     /// Groups by the UID of their controller and their slot.
     pub(super) slots: BTreeMap<(String, String), BTreeSet<ObjectKey>>,
@@ -65,6 +66,7 @@ impl World {
             nodes: BTreeMap::new(),
             namespaces: BTreeMap::new(),
             owners: BTreeMap::new(),
+            asking: BTreeSet::new(),
             groups: BTreeMap::new(),
             slots: BTreeMap::new(),
             workloads: BTreeMap::new(),
@@ -103,7 +105,13 @@ impl World {
                     self.memory.forget_owner(&owner.uid);
                 }
                 self.list(&Kind::Owner(kind.clone()), &key);
-                store(&mut self.owners, (kind, key), change, |o| &o.version);
+                let id = (kind, key);
+                store(&mut self.owners, id.clone(), change, |o| &o.version);
+                if self.owners.get(&id).is_some_and(|owner| owner.asks == Some(true)) {
+                    self.asking.insert(id);
+                } else {
+                    self.asking.remove(&id);
+                }
             }
             Seen::Group(change) => {
                 self.list(&Kind::Group, &change.object().object.key);
@@ -167,8 +175,7 @@ impl World {
 
     fn asking(&self) -> impl Iterator<Item = &String> {
         let namespaces = self.namespaces.values().filter(|n| n.asks && !n.terminating);
-        let workloads = self.owners.values().filter(|owner| owner.asks == Some(true));
-        namespaces.map(|n| &n.name).chain(workloads.map(|owner| &owner.key.namespace))
+        namespaces.map(|n| &n.name).chain(self.asking.iter().map(|(_, key)| &key.namespace))
     }
 
     pub(super) fn is_synced(&self, kind: &GroupKind) -> bool {
@@ -203,7 +210,7 @@ impl World {
             Kind::Pod => {
                 let gone = self.pods.keys().filter(|key| !listed.contains(key));
                 for key in gone.cloned().collect::<Vec<_>>() {
-                    let group = self.group_of(&key);
+                    let group = self.pods.get(&key).and_then(Pod::group_key);
                     self.forget_pod(&key);
                     self.note_end(group);
                 }
@@ -220,6 +227,7 @@ impl World {
             }
             Kind::Owner(kind) => {
                 self.owners.retain(|(k, key), _| k != kind || listed.contains(key));
+                self.asking.retain(|id| self.owners.contains_key(id));
                 self.open.extend(self.groups.keys().cloned());
             }
             Kind::Group => {
@@ -242,7 +250,7 @@ impl World {
         {
             return;
         }
-        let before = self.group_of(&key);
+        let before = self.pods.get(&key).and_then(Pod::group_key);
         self.forget_pod(&key);
         if let Change::Applied(pod) = change {
             self.keep_pod(key, pod);
@@ -257,8 +265,7 @@ impl World {
             pod.constraints.affinity = None;
             pod.constraints.tolerations.clear();
         }
-        if let Some(group) = &pod.group {
-            let group = ObjectKey::new(&*key.namespace, &**group);
+        if let Some(group) = pod.group_key() {
             self.touch(&group);
             self.members.entry(group).or_default().insert(key.clone());
         }
@@ -280,15 +287,10 @@ impl World {
         self.pods.insert(key, pod);
     }
 
-    fn group_of(&self, pod: &ObjectKey) -> Option<ObjectKey> {
-        let group = self.pods.get(pod)?.group.as_ref()?;
-        Some(ObjectKey::new(&*pod.namespace, &**group))
-    }
-
     /// The next pods may be there before the next plan, and are another gang.
     fn note_end(&mut self, group: Option<ObjectKey>) {
         let Some(key) = group else { return };
-        if !self.members(&key).any(is_lasting)
+        if !self.members(&key).any(Pod::is_lasting)
             && let Some(group) = self.groups.get(&key)
         {
             self.memory.gang(&key, &group.object.uid).over = true;
@@ -298,8 +300,7 @@ impl World {
     fn forget_pod(&mut self, key: &ObjectKey) {
         let Some(pod) = self.pods.remove(key) else { return };
         self.pending.remove(key);
-        if let Some(group) = &pod.group {
-            let group = ObjectKey::new(&*key.namespace, &**group);
+        if let Some(group) = pod.group_key() {
             self.touch(&group);
             remove(&mut self.members, &group, key);
         }
