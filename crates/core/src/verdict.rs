@@ -30,7 +30,7 @@ pub struct Allowed {
 pub enum AllowReason {
     /// No budget selects the pod.
     NotCovered,
-    /// The pod does not exist; the API server will say so.
+    /// The pod does not exist, and no later one of its name may be meant.
     PodGone,
     /// The pod is Succeeded, Failed or terminating.
     PodEnded,

@@ -167,8 +167,8 @@ mod tests {
         let (webhook, mut evictions) = webhook();
         let answered = tokio::spawn(async move {
             let Asked { eviction, reply } = evictions.recv().await.unwrap();
-            let allowed =
-                Allowed { reason: AllowReason::NotCovered, uid: None, grants: Vec::new() };
+            let uid = Some("u1".to_owned());
+            let allowed = Allowed { reason: AllowReason::NotCovered, uid, grants: Vec::new() };
             reply.send(Verdict::Allow(allowed)).unwrap();
             eviction
         });

@@ -52,12 +52,8 @@ pub enum Pin {
 }
 
 impl Pin {
-    /// No pod has it: an eviction of a pod that is gone must not hit one that comes.
-    const NOBODY: &str = "00000000-0000-0000-0000-000000000000";
-
     /// The JSON patch, in base64 as the API server wants it.
-    fn patch(self, uid: Option<&str>) -> Option<String> {
-        let uid = uid.unwrap_or(Self::NOBODY);
+    fn patch(self, uid: &str) -> Option<String> {
         let (path, value) = match self {
             Self::Given => return None,
             Self::Preconditions => ("/deleteOptions/preconditions/uid", json!(uid)),
@@ -308,16 +304,24 @@ pub struct Response {
 impl ReviewAnswer {
     pub fn new(uid: impl Into<String>, verdict: &Verdict, pin: Pin) -> Self {
         let mut answer = Self::allow(uid);
-        let response = &mut answer.response;
         match verdict {
-            Verdict::Allow(allowed) => response.patch = pin.patch(allowed.uid.as_deref()),
-            Verdict::Deny(denial) => {
-                response.allowed = false;
-                response.status = Some(denial.into());
-            }
+            Verdict::Allow(allowed) => match &allowed.uid {
+                Some(uid) => answer.response.patch = pin.patch(uid),
+                // The API server would find by its own means that there is none, or that it is another.
+                None if pin == Pin::Given => {}
+                // Let on, it could meet the next pod of that name, and pinned to none it would end in a 409
+                // then, at which drains give up.
+                None => answer.deny(Status::not_found()),
+            },
+            Verdict::Deny(denial) => answer.deny(denial.into()),
         }
-        response.patch_type = response.patch.as_ref().map(|_| "JSONPatch");
+        answer.response.patch_type = answer.response.patch.as_ref().map(|_| "JSONPatch");
         answer
+    }
+
+    fn deny(&mut self, status: Status) {
+        self.response.allowed = false;
+        self.response.status = Some(status);
     }
 
     /// Of a request that disrupts nothing.
@@ -364,6 +368,24 @@ pub struct StatusCause {
     pub field: Option<String>,
 }
 
+impl Status {
+    fn failure(code: u16, reason: &'static str, message: &str, causes: Vec<StatusCause>) -> Self {
+        Self {
+            api_version: "v1",
+            kind: "Status",
+            status: "Failure",
+            code,
+            reason,
+            message: message.to_owned(),
+            details: StatusDetails { causes },
+        }
+    }
+
+    fn not_found() -> Self {
+        Self::failure(404, "NotFound", "the pod was not found", Vec::new())
+    }
+}
+
 impl From<&Denial> for Status {
     fn from(denial: &Denial) -> Self {
         let cause = |message: &str| StatusCause {
@@ -376,14 +398,6 @@ impl From<&Denial> for Status {
             // Clients tell a budget's denial from other 429s by this cause.
             causes.push(cause(&denial.message));
         }
-        Self {
-            api_version: "v1",
-            kind: "Status",
-            status: "Failure",
-            code: 429,
-            reason: "TooManyRequests",
-            message: denial.message.clone(),
-            details: StatusDetails { causes },
-        }
+        Self::failure(429, "TooManyRequests", &denial.message, causes)
     }
 }

@@ -138,14 +138,13 @@ fn an_error_names_the_field() {
 #[test]
 fn allowed() {
     const UID: &str = "d6f2";
-    let nobody = "00000000-0000-0000-0000-000000000000";
     let at = |path: &str, value: Value| Some(json!([{"op": "add", "path": path, "value": value}]));
     let cases = [
         (Pin::Given, Some(UID), None),
+        (Pin::Given, None, None),
         (Pin::Preconditions, Some(UID), at("/deleteOptions/preconditions/uid", json!(UID))),
         (Pin::DeleteOptions, Some(UID), at("/deleteOptions/preconditions", json!({"uid": UID}))),
         (Pin::Eviction, Some(UID), at("/deleteOptions", json!({"preconditions": {"uid": UID}}))),
-        (Pin::Eviction, None, at("/deleteOptions", json!({"preconditions": {"uid": nobody}}))),
     ];
     for (pin, uid, patch) in cases {
         let uid = uid.map(str::to_owned);
@@ -161,6 +160,17 @@ fn allowed() {
         let kind = answer["response"]["patchType"].as_str();
         assert_eq!(kind, patch.map(|_| "JSONPatch"));
     }
+}
+
+/// Let on, it could take the next pod of that name, of which nothing is recorded.
+#[test]
+fn a_pod_that_is_gone_is_not_found() {
+    let gone = Allowed { reason: AllowReason::PodGone, uid: None, grants: vec![] };
+    let answer = &answer(&Verdict::Allow(gone))["response"];
+    assert_eq!(answer["allowed"], false);
+    let status = &answer["status"];
+    assert_eq!((&status["code"], &status["reason"]), (&json!(404), &json!("NotFound")));
+    assert_eq!(answer["patch"], Value::Null);
 }
 
 #[test]
