@@ -64,12 +64,13 @@ fn unavailable_budgets_are_named_as_kruise_names_them() {
 
 #[test]
 fn the_conversion_webhook_is_filled_in() {
-    let crd = unavailable::crd::with_conversion("https://10.0.0.1:8443/convert", "Q0E=");
+    let client = json!({"url": "https://10.0.0.1:8443/convert", "caBundle": "Q0E="});
+    let crd = unavailable::crd::with_conversion(client.clone());
     assert_eq!(
         crd["spec"]["conversion"],
         json!({"strategy": "Webhook", "webhook": {
             "conversionReviewVersions": ["v1"],
-            "clientConfig": {"url": "https://10.0.0.1:8443/convert", "caBundle": "Q0E="},
+            "clientConfig": client,
         }})
     );
 }

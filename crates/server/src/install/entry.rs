@@ -3,10 +3,10 @@
 use std::collections::BTreeSet;
 
 use holdfast_core::model::GroupApi;
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use super::manifests::{self, Installed, Intercept};
-use super::{gang, unavailable};
+use super::{NAME, SERVICE_HOST, SYSTEM_NAMESPACE, gang, unavailable};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Entry {
@@ -94,6 +94,44 @@ impl Entry {
             _ => &object["webhooks"][0]["clientConfig"],
         }
     }
+}
+
+/// How API servers call this URL. The host of our own Service is a name that few of them can resolve:
+/// they find the Service itself. A bundle of null is for others to fill in.
+pub fn client(url: &str, bundle: &Value) -> Value {
+    let mut client = match in_service(url) {
+        None => json!({"url": url}),
+        Some((port, path)) => json!({"service": {
+            "namespace": SYSTEM_NAMESPACE,
+            "name": NAME,
+            "port": port,
+            "path": path,
+        }}),
+    };
+    if !bundle.is_null() {
+        client["caBundle"] = bundle.clone();
+    }
+    client
+}
+
+/// The URL that was given to [`client`], with the port in it.
+pub fn address(client: &Value) -> Option<String> {
+    let service = &client["service"];
+    if service.is_null() {
+        return client["url"].as_str().map(str::to_owned);
+    }
+    let is_ours = service["namespace"] == SYSTEM_NAMESPACE && service["name"] == NAME;
+    let path = service["path"].as_str().unwrap_or_default();
+    let port = service["port"].as_u64().unwrap_or(443);
+    is_ours.then(|| format!("https://{SERVICE_HOST}:{port}{path}"))
+}
+
+/// Port and path, if it is a URL of our Service.
+fn in_service(url: &str) -> Option<(u16, &str)> {
+    let rest = url.strip_prefix("https://")?.strip_prefix(SERVICE_HOST)?;
+    let (port, path) = rest.split_at(rest.find('/')?);
+    let port = if port.is_empty() { 443 } else { port.strip_prefix(':')?.parse().ok()? };
+    Some((port, path))
 }
 
 /// Another path on the same host.

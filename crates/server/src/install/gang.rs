@@ -8,7 +8,7 @@ use holdfast_core::gang::{ASKS, GROUP_SIZE, POD_GROUP};
 use holdfast_core::model::GroupApi;
 use serde_json::{Value, json};
 
-use super::entry::{endpoint, selected};
+use super::entry::{client, endpoint, selected};
 use super::manifests::{Installed, metadata_of};
 use super::release::release;
 use super::uninstall::remove;
@@ -109,7 +109,7 @@ pub fn placing(api: GroupApi, evict: &str, bundle: &Value, namespaces: &BTreeSet
     let webhook = |name: &str, rules: Value, selector: Value, conditions: Value| {
         json!({
             "name": name,
-            "clientConfig": {"url": endpoint(evict, PLACE_PATH), "caBundle": bundle},
+            "clientConfig": client(&endpoint(evict, PLACE_PATH), bundle),
             "rules": rules,
             "namespaceSelector": {"matchExpressions": [selector]},
             "matchConditions": conditions,
@@ -181,7 +181,7 @@ pub fn asking(evict: &str, bundle: &Value) -> Value {
         "metadata": metadata_of(Installed::Asking),
         "webhooks": [{
             "name": "workloads.holdfast.dev",
-            "clientConfig": {"url": endpoint(evict, WORKLOADS_PATH), "caBundle": bundle},
+            "clientConfig": client(&endpoint(evict, WORKLOADS_PATH), bundle),
             "rules": [
                 rule("leaderworkerset.x-k8s.io", "leaderworkersets", "Namespaced"),
                 rule("jobset.x-k8s.io", "jobsets", "Namespaced"),

@@ -4,8 +4,9 @@ use holdfast_api::crd;
 use holdfast_core::model::GroupApi;
 use serde_json::{Value, json};
 
+use super::entry::client;
 use super::rights::{Right, Where, rules};
-use super::{EXCLUDED_NAMESPACES, MANAGED_BY, NAME, POD_GROUPS, SYSTEM_NAMESPACE};
+use super::{EXCLUDED_NAMESPACES, MANAGED_BY, NAME, PART_OF, POD_GROUPS, SYSTEM_NAMESPACE};
 use crate::connect::Identity;
 use crate::webhook::TIMEOUT_SECONDS;
 
@@ -171,7 +172,7 @@ pub fn namespace() -> Value {
     json!({
         "apiVersion": "v1",
         "kind": "Namespace",
-        "metadata": {"name": SYSTEM_NAMESPACE, "labels": {MANAGED_BY: NAME}},
+        "metadata": {"name": SYSTEM_NAMESPACE, "labels": labels()},
     })
 }
 
@@ -198,7 +199,7 @@ pub fn webhook(url: &str, ca_bundle: &Value, intercept: Intercept) -> Manifest {
         "metadata": metadata(),
         "webhooks": [{
             "name": "evictions.holdfast.dev",
-            "clientConfig": {"url": url, "caBundle": ca_bundle},
+            "clientConfig": client(url, ca_bundle),
             "rules": [{
                 "apiGroups": [""],
                 "apiVersions": ["v1"],
@@ -235,12 +236,16 @@ pub fn webhook(url: &str, ca_bundle: &Value, intercept: Intercept) -> Manifest {
     Manifest { kind: Installed::Webhook, body }
 }
 
+pub fn labels() -> Value {
+    json!({MANAGED_BY: NAME, PART_OF: NAME})
+}
+
 pub fn metadata() -> Value {
-    json!({"name": NAME, "labels": {MANAGED_BY: NAME}})
+    json!({"name": NAME, "labels": labels()})
 }
 
 pub fn metadata_of(kind: Installed) -> Value {
-    json!({"name": kind.name(), "labels": {MANAGED_BY: NAME}})
+    json!({"name": kind.name(), "labels": labels()})
 }
 
 fn metadata_in(place: Where) -> Value {
@@ -267,7 +272,7 @@ fn role(kind: &str, rights: &[Right]) -> Value {
     })
 }
 
-fn binding(role: &str, identity: &Identity) -> Value {
+pub fn binding(role: &str, identity: &Identity) -> Value {
     let place = if role == "Role" { Where::System } else { Where::Cluster };
     json!({
         "apiVersion": "rbac.authorization.k8s.io/v1",
@@ -290,7 +295,7 @@ fn binding(role: &str, identity: &Identity) -> Value {
 /// within ten seconds, which is when the webhook has timed out. Twenty shares are some 45 seats of an
 /// API server with default limits, for writes of milliseconds. What is beyond queues: a refusal would
 /// leave us with a write to repeat.
-fn priority_level() -> Value {
+pub fn priority_level() -> Value {
     json!({
         "apiVersion": "flowcontrol.apiserver.k8s.io/v1",
         "kind": "PriorityLevelConfiguration",
@@ -310,7 +315,7 @@ fn priority_level() -> Value {
     })
 }
 
-fn flow_schema(identity: &Identity) -> Value {
+pub fn flow_schema(identity: &Identity) -> Value {
     let subject = match identity {
         Identity::User(name) => json!({"kind": "User", "user": {"name": name}}),
         Identity::ServiceAccount { namespace, name } => json!({

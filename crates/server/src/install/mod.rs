@@ -41,6 +41,8 @@ pub const NAME: &str = "holdfast";
 /// Of the webhooks that pod groups need.
 pub const POD_GROUPS: &str = "holdfast-pod-groups";
 pub const MANAGED_BY: &str = "app.kubernetes.io/managed-by";
+/// Also of what Helm installs, which says that it is managed by Helm.
+pub const PART_OF: &str = "app.kubernetes.io/part-of";
 
 /// By this name the aggregator verifies our certificate.
 pub const SERVICE_HOST: &str = "holdfast.holdfast-system.svc";

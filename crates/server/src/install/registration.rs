@@ -10,8 +10,8 @@ use jiff::Timestamp;
 use serde_json::{Value, json};
 
 use super::bundle::{contains, merged};
-use super::entry::Entry;
-use super::{MANAGED_BY, NAME, refused};
+use super::entry::{Entry, address, client};
+use super::{MANAGED_BY, NAME, PART_OF, refused};
 use crate::api_client::{Answer, ApiClient, NoAnswer};
 use crate::error::Error;
 use crate::watch::Backoff;
@@ -220,7 +220,7 @@ impl Registration {
     }
 
     fn is_here(&self, object: &Value) -> bool {
-        url(object) == Some(&self.url())
+        is_at(object, &self.url())
     }
 }
 
@@ -238,13 +238,15 @@ pub enum State {
     Elsewhere,
 }
 
-/// Whether we made it, or took it over.
+/// Whether we made it or took it over, or somebody made it for us.
 pub fn is_ours(object: &Value) -> bool {
-    object["metadata"]["labels"][MANAGED_BY] == NAME
+    let labels = &object["metadata"]["labels"];
+    labels[MANAGED_BY] == NAME || labels[PART_OF] == NAME
 }
 
-fn url(object: &Value) -> Option<&str> {
-    Entry::client_config(object)["url"].as_str()
+/// The URL by way of the same functions: a port may be left out.
+fn is_at(object: &Value, url: &str) -> bool {
+    address(Entry::client_config(object)) == address(&client(url, &Value::Null))
 }
 
 fn bundle(object: &Value) -> Result<String, String> {
@@ -285,11 +287,30 @@ mod tests {
         for (entry, address) in entries {
             let object = entry.body("https://h/evict", &encoded("one\ntwo\n"), &Value::Null);
             assert_eq!(bundle(&object).unwrap(), "one\ntwo\n");
-            assert_eq!(url(&object), Some(address));
+            assert!(is_at(&object, address) && !is_at(&object, "https://other/evict"));
             assert!(is_ours(&object));
         }
         assert_eq!(bundle(&json!({})).unwrap(), "");
         let garbled = json!({"webhooks": [{"clientConfig": {"caBundle": "%"}}]});
         assert!(bundle(&garbled).is_err());
+    }
+
+    #[test]
+    fn our_service_is_registered_as_such() {
+        let evict = |port: &str| format!("https://holdfast.holdfast-system.svc{port}/evict");
+        let object = Entry::Asking.body(&evict(":8443"), &encoded("one"), &Value::Null);
+        let mut config = Entry::client_config(&object).clone();
+        config["caBundle"].take();
+        let service = json!({
+            "namespace": "holdfast-system", "name": "holdfast", "port": 8443, "path": "/workloads",
+        });
+        assert_eq!(config, json!({"service": service, "caBundle": null}));
+
+        let object =
+            Entry::Placing(GroupApi::Holdfast).body(&evict(""), &json!("Q0E="), &Value::Null);
+        for port in ["", ":443"] {
+            assert!(is_at(&object, &evict(port).replace("evict", "place")), "{port}");
+        }
+        assert!(!is_at(&object, &evict(":8443").replace("evict", "place")));
     }
 }

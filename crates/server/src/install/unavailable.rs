@@ -6,7 +6,7 @@ use std::collections::BTreeSet;
 use http::StatusCode;
 use serde_json::{Value, json};
 
-use super::entry::{endpoint, selected};
+use super::entry::{client, endpoint, selected};
 use super::manifests::{Installed, metadata};
 use super::registration::is_ours;
 use super::{EXCLUDED_NAMESPACES, MANAGED_BY, NAME, refused};
@@ -68,8 +68,7 @@ pub async fn is_to_be_served(
 
 /// The bundle is in base64; `now` is the definition as it stands.
 pub fn crd(url: &str, bundle: &Value, now: &Value) -> Value {
-    let bundle = bundle.as_str().unwrap_or_default();
-    let mut crd = holdfast_api::unavailable::crd::with_conversion(url, bundle);
+    let mut crd = holdfast_api::unavailable::crd::with_conversion(client(url, bundle));
     crd["metadata"]["labels"][MANAGED_BY] = json!(NAME);
     if !now.is_null() && !is_ours(now) {
         crd["metadata"]["annotations"][TAKEN_OVER] = json!("true");
@@ -84,7 +83,7 @@ pub fn crd(url: &str, bundle: &Value, now: &Value) -> Value {
 pub fn guard(evict: &str, bundle: &Value, namespaces: &BTreeSet<String>) -> Value {
     let mut webhooks = vec![json!({
         "name": "podunavailablebudgets.holdfast.dev",
-        "clientConfig": {"url": endpoint(evict, BUDGETS_PATH), "caBundle": bundle},
+        "clientConfig": client(&endpoint(evict, BUDGETS_PATH), bundle),
         "rules": [{
             "apiGroups": ["policy.kruise.io"],
             "apiVersions": ["v1alpha1", "v1beta1"],
@@ -122,7 +121,7 @@ fn pods(evict: &str, bundle: &Value, namespaces: &BTreeSet<String>) -> Value {
     let condition = |name: &str, expression: &str| json!({"name": name, "expression": expression});
     json!({
         "name": PODS_WEBHOOK,
-        "clientConfig": {"url": endpoint(evict, PODS_PATH), "caBundle": bundle},
+        "clientConfig": client(&endpoint(evict, PODS_PATH), bundle),
         "rules": [
             rule("pods", &["DELETE", "UPDATE"]),
             rule("pods/resize", &["UPDATE"]),

@@ -12,7 +12,7 @@ use super::native::give_back;
 use super::registration::is_ours;
 use super::release::release;
 use super::unavailable::{MANAGED_BEFORE, TAKEN_OVER};
-use super::{MANAGED_BY, NAME, refused};
+use super::{MANAGED_BY, NAME, PART_OF, refused};
 use crate::api_client::{ApiClient, MERGE_PATCH, NoAnswer};
 use crate::connect::{ClusterOptions, connect};
 use crate::discovery::Resource;
@@ -227,9 +227,12 @@ pub(super) async fn remove(
         None => return Ok(Removal::NotThere(title)),
         // The CRD's name is in our own domain; others could have chosen "holdfast" before us.
         Some(labels)
-            if !kind.is_in_our_domain() && labels.get(MANAGED_BY).is_none_or(|by| by != NAME) =>
+            if !kind.is_in_our_domain()
+                && [MANAGED_BY, PART_OF]
+                    .iter()
+                    .all(|key| labels.get(*key).is_none_or(|by| by != NAME)) =>
         {
-            let why = format!("not ours: it lacks the label {MANAGED_BY}={NAME}");
+            let why = format!("not ours: it lacks the label {PART_OF}={NAME}");
             return Ok(Removal::Kept { object: title, why });
         }
         Some(_) => {}

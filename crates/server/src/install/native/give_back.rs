@@ -7,6 +7,7 @@ use jiff::Timestamp;
 use serde_json::{Value, json};
 use tokio::time::Instant;
 
+use super::super::entry::address;
 use super::super::manifests::{self, Installed, Intercept};
 use super::super::{NAME, SYSTEM_NAMESPACE, refused};
 use super::api_service::{self, Standing};
@@ -186,8 +187,8 @@ async fn intercept(
         return Err(failed("it is not there; start Holdfast again, which registers it".to_owned()));
     };
     let config = &object["webhooks"][0]["clientConfig"];
-    let url = config["url"].as_str().unwrap_or_default();
-    let webhook = manifests::webhook(url, &config["caBundle"], intercept).body;
+    let url = address(config).unwrap_or_default();
+    let webhook = manifests::webhook(&url, &config["caBundle"], intercept).body;
     let version = &object["metadata"]["resourceVersion"];
     let patch = json!({
         "metadata": {

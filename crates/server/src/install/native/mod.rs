@@ -91,7 +91,10 @@ pub async fn service_port(client: &ApiClient) -> Result<Option<(u16, bool)>, Err
             let service: serde_json::Value = answer.json().map_err(|e| failed(e.to_string()))?;
             let port = service["spec"]["ports"][0]["port"].as_u64();
             let port = port.and_then(|port| u16::try_from(port).ok()).unwrap_or_default();
-            Ok(Some((port, service["metadata"]["labels"][MANAGED_BY] == NAME)))
+            // One that selects pods is no address of ours to change.
+            let made = service["metadata"]["labels"][MANAGED_BY] == NAME
+                && service["spec"]["type"] == "ExternalName";
+            Ok(Some((port, made)))
         }
         StatusCode::NOT_FOUND => Ok(None),
         _ => Err(failed(answer.message())),
