@@ -17,6 +17,7 @@
 //!
 //! localkube programs of the control plane, restarted
 //! server    the `holdfast serve` process; `balancer` stands before several of them
+//! browser   a real Chromium, for the page that it serves
 //! suite     runs tests, or says why it cannot
 //! ```
 //!
@@ -24,6 +25,7 @@
 
 pub mod asking;
 pub mod balancer;
+pub mod browser;
 pub mod client;
 pub mod drain;
 pub mod evict;

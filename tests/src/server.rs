@@ -102,6 +102,11 @@ impl Server {
             .collect()
     }
 
+    /// The address of the page for people.
+    pub fn board(&self) -> &str {
+        self.addresses["page"].as_str().unwrap_or_default()
+    }
+
     /// The text of `/metrics` and the like.
     #[track_caller]
     pub fn page(&self, path: &str) -> String {

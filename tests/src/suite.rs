@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 
 use libtest_mimic::{Arguments, Completion, Trial};
 
+use crate::browser;
 use crate::fixture::{self, HOW_TO_RUN, Mode, fixture};
 use crate::localkube;
 
@@ -36,6 +37,8 @@ pub enum Need {
     Localkube,
     /// The descheduler's program.
     Descheduler,
+    /// Chromium, and the program that drives it.
+    Browser,
 }
 
 /// `tests![drain::this, drain::that]`: functions by their paths, which are their names.
@@ -81,6 +84,12 @@ impl Test {
     #[must_use]
     pub fn on_localkube(mut self) -> Self {
         self.needs = Some(Need::Localkube);
+        self
+    }
+
+    #[must_use]
+    pub fn with_browser(mut self) -> Self {
+        self.needs = Some(Need::Browser);
         self
     }
 
@@ -179,9 +188,10 @@ impl Cluster {
             Need::Descheduler if !fixture().descheduler().exists() => Some(
                 "there is no descheduler, which `cargo xtask localkube up --descheduler` brings",
             ),
-            Need::Lws | Need::JobSet | Need::NoPodGroups | Need::Localkube | Need::Descheduler => {
-                None
+            Need::Browser if !browser::is_there() => {
+                Some("there is no Chromium with chromedriver, and none could be installed")
             }
+            _ => None,
         }
     }
 }

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! fmt  clippy  unit  planted   each for itself
-//! build -> localkube -> honest -> e2e -> unavailable -> gangs -> outage -> instances -> down
+//! build -> localkube -> honest -> e2e -> page -> unavailable -> gangs -> outage -> instances -> down
 //!                                     the first that fails ends the row, but for down
 //!       -> localkube -> e2e -> native -> down      in native mode
 //!       -> localkube -> gangs -> down              where the scheduler knows no gangs
@@ -60,7 +60,7 @@ enum Stage {
 }
 
 /// Programs of their own, because what one does to Holdfast would disturb the others.
-const USUAL: [&str; 6] = ["honest", "e2e", "unavailable", "gangs", "outage", "instances"];
+const USUAL: [&str; 7] = ["honest", "e2e", "page", "unavailable", "gangs", "outage", "instances"];
 
 /// With Holdfast in native mode.
 const NATIVE: [&str; 2] = ["e2e", "native"];
@@ -146,6 +146,10 @@ impl Test<'_> {
         let mut environment = vec![("HOLDFAST_BIN", holdfast()?.into_os_string())];
         if self.args.full {
             environment.push(("HOLDFAST_E2E_FULL", "1".into()));
+        }
+        let driver = self.summary.time("browser", || Ok(simulate::driver()));
+        if let Some(driver) = driver.flatten() {
+            environment.push(("HOLDFAST_CHROMEDRIVER", driver.into_os_string()));
         }
         if let Some(kubeconfig) = &self.args.kubeconfig {
             let kubeconfig = fs::canonicalize(kubeconfig)

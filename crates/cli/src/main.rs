@@ -2,6 +2,7 @@
 #![expect(clippy::doc_markdown, reason = "doc comments of flags are the help text, which is plain")]
 
 mod ask;
+mod board;
 mod complete;
 mod demo;
 mod drain;

@@ -9,6 +9,7 @@ use holdfast_server::{Addresses, ClusterOptions, Features, GangOptions, ServeOpt
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::watch;
 
+use crate::board;
 use crate::logging::LogArgs;
 
 #[derive(Debug, clap::Args)]
@@ -64,6 +65,10 @@ pub struct Args {
         value_name = "IP:PORT"
     )]
     metrics_listen: SocketAddr,
+    /// Address of a page for people, over plain HTTP: budgets, replicas, decisions, and what a drain would do.
+    /// Whoever reaches it sees all of that [default: no page]
+    #[arg(long, env = "HOLDFAST_PAGE_LISTEN", value_name = "IP:PORT")]
+    page_listen: Option<SocketAddr>,
     /// Write the addresses to this file when ready, as one line of JSON; removed at the end
     #[arg(long, env = "HOLDFAST_READY_FILE", value_name = "FILE")]
     ready_file: Option<PathBuf>,
@@ -167,11 +172,16 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
 fn options(args: &Args) -> ServeOptions {
     let multi_pod_pdbs =
         args.feature_gates.iter().map(|Gate::MultiPodPdbs(on)| *on).next_back().unwrap_or(true);
+    let cluster =
+        ClusterOptions { kubeconfig: args.kubeconfig.clone(), context: args.context.clone() };
+    let features = Features {
+        lws_groups: args.lws_groups == Switch::On,
+        multi_pod_pdbs,
+        clear_stale_disruption_targets: args.clear_stale_disruption_targets,
+    };
     ServeOptions {
-        cluster: ClusterOptions {
-            kubeconfig: args.kubeconfig.clone(),
-            context: args.context.clone(),
-        },
+        page: args.page_listen.map(|listen| board::options(listen, cluster.clone(), features)),
+        cluster,
         mode: match args.mode {
             Mode::Webhook => holdfast_server::Mode::Webhook,
             Mode::Native => holdfast_server::Mode::Native { accept_bypass: args.accept_bypass },
@@ -182,11 +192,7 @@ fn options(args: &Args) -> ServeOptions {
         advertise: args.advertise.clone(),
         metrics_listen: args.metrics_listen,
         ready_file: args.ready_file.clone(),
-        features: Features {
-            lws_groups: args.lws_groups == Switch::On,
-            multi_pod_pdbs,
-            clear_stale_disruption_targets: args.clear_stale_disruption_targets,
-        },
+        features,
         gangs: GangOptions {
             pod_groups: match args.pod_groups {
                 PodGroups::Auto => holdfast_server::PodGroups::Auto,

@@ -9,6 +9,7 @@ use tokio::sync::{mpsc, oneshot};
 use tokio::time::Instant;
 
 use crate::clock::Clock;
+use crate::decisions::Decisions;
 use crate::exempt::Exemption;
 use crate::metrics::Metrics;
 use crate::runtime::Asked;
@@ -29,6 +30,8 @@ pub struct Decider {
     pub asked: mpsc::Sender<Asked>,
     pub clock: Clock,
     pub metrics: Metrics,
+    /// Kept for people to look at, if they may.
+    pub decisions: Option<Decisions>,
 }
 
 impl Decider {
@@ -64,6 +67,9 @@ impl Decider {
         let took = arrived.elapsed();
         self.metrics.decided(eviction.operation, &verdict, took);
         log(&eviction, &verdict, exempt, took);
+        if let Some(decisions) = &self.decisions {
+            decisions.note(&eviction, &verdict);
+        }
         verdict
     }
 

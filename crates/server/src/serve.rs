@@ -25,6 +25,7 @@ use crate::install::native::api_service::Standing;
 use crate::install::{self, EXCLUDED_NAMESPACES, Entry, Intercept, Registration};
 use crate::listen;
 use crate::metrics::Metrics;
+use crate::page::{self, PageOptions};
 use crate::runtime::{Handles, Runtime};
 use crate::watch::Watcher;
 use crate::webhook;
@@ -44,6 +45,7 @@ pub struct ServeOptions {
     pub features: Features,
     pub mode: Mode,
     pub gangs: GangOptions,
+    pub page: Option<PageOptions>,
 }
 
 /// How to stand in front of the Eviction API.
@@ -82,6 +84,9 @@ pub struct Addresses {
     pub advertised: String,
     /// `http://127.0.0.1:9444`, for `/healthz`, `/readyz` and `/metrics`.
     pub health: String,
+    /// Of the page for people.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub page: Option<String>,
     pub pid: u32,
 }
 
@@ -94,6 +99,10 @@ pub async fn serve(
     // Everything that can fail at once does so before the cluster is touched.
     let (webhook_listener, webhook_address) = listen::bind(options.listen).await?;
     let (health_listener, health_address) = listen::bind(options.metrics_listen).await?;
+    let page = match &options.page {
+        Some(page) => Some(listen::bind(page.listen).await?),
+        None => None,
+    };
     let host = reachable(webhook_address.ip());
     let own = format!("https://{}/evict", SocketAddr::new(host, webhook_address.port()));
     let advertised = options.advertise.clone().unwrap_or_else(|| own.clone());
@@ -104,6 +113,7 @@ pub async fn serve(
         webhook: own,
         advertised,
         health: format!("http://{health_address}"),
+        page: page.as_ref().map(|(_, address)| format!("http://{address}/")),
         pid: std::process::id(),
     };
     let (client, identity) = connect(&options.cluster).await?;
@@ -116,7 +126,10 @@ pub async fn serve(
     let unavailable = install::unavailable::is_to_be_served(&client, install, take_over).await?;
     let gang_api = install::gang::api(&client, options.gangs.pod_groups, install).await?;
     let clearing = options.features.clear_stale_disruption_targets;
-    let rights = install::rights::needed(clearing, native, unavailable, gang_api);
+    let mut rights = install::rights::needed(clearing, native, unavailable, gang_api);
+    if options.page.is_some() {
+        rights.extend(install::rights::PAGE);
+    }
     if options.install {
         install::apply(&client, &identity, &rights, gang_api).await?;
         if native {
@@ -168,9 +181,14 @@ pub async fn serve(
         None => (None, None, None),
     };
 
-    let decider = Decider { asked: asked.clone(), clock, metrics: metrics.clone() };
+    let decisions = options.page.as_ref().map(|page| page.decisions.clone());
+    let decider = Decider { asked: asked.clone(), clock, metrics: metrics.clone(), decisions };
     let health = Health { asked, stats, unsynced: unsynced.clone(), metrics }.router();
     let health = tokio::spawn(listen::serve(health_listener, None, health, parts_stop.clone()));
+    if let Some((page, (listener, address))) = options.page.as_ref().zip(page) {
+        // Whoever looks is not waited for at the end.
+        page::serve(listener, address, page.router.clone(), parts_stop.clone())?;
+    }
     let serves = Arc::new(watch::channel(true).0);
     let guarding = unavailable.then(|| webhook::unavailable(client.clone(), decider.clone()));
     let Front { router, acceptor, duty } = match options.mode {

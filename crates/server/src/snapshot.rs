@@ -22,6 +22,7 @@ pub struct Reader {
     scales: ScaleReader,
     /// Holdfast serves `policy/v1` itself.
     native: bool,
+    features: Features,
     /// No single request takes longer.
     limit: Duration,
 }
@@ -41,7 +42,8 @@ impl Reader {
         let (client, _) = connect(options).await?;
         // Who may not read it has not installed native mode.
         let native = Standing::read(&client).await.is_ok_and(|standing| standing.is_ours());
-        Ok(Self { scales: ScaleReader::new(client.clone()), client, native, limit })
+        let features = Features::default();
+        Ok(Self { scales: ScaleReader::new(client.clone()), client, native, features, limit })
     }
 
     pub(crate) fn client(&self) -> &ApiClient {
@@ -53,9 +55,15 @@ impl Reader {
         self.client.default_namespace()
     }
 
-    /// As that of an engine that serves this cluster with its defaults.
+    /// As a server sees it that was started with these.
+    #[must_use]
+    pub fn with(self, features: Features) -> Self {
+        Self { features, ..self }
+    }
+
+    /// As that of an engine that serves this cluster.
     pub fn config(&self) -> Config {
-        engine_config(Features::default(), self.native, true)
+        engine_config(self.features, self.native, true)
     }
 
     /// The objects of these kinds, of one namespace or of all, and the nodes. Budgets come first: whatever

@@ -151,7 +151,10 @@ mod tests {
 
     fn webhook() -> (Decider, mpsc::Receiver<Asked>) {
         let (asked, evictions) = mpsc::channel(1);
-        (Decider { asked, clock: Clock::start(), metrics: Metrics::new(0) }, evictions)
+        (
+            Decider { asked, clock: Clock::start(), metrics: Metrics::new(0), decisions: None },
+            evictions,
+        )
     }
 
     async fn post(webhook: Decider, body: &str) -> (u16, Value) {

@@ -147,22 +147,36 @@ fn browse(browser: &Path, page: &Path, dir: &Path, what: &[&str]) -> Result<Vec<
 
 /// A Chromium: one that is there, or one that apt-get can install.
 pub fn browser() -> Option<PathBuf> {
-    find().or_else(|| {
-        println!("no Chromium here; try apt-get install chromium");
-        let install = ["install", "--yes", "--quiet", "--no-install-recommends", "chromium"];
-        Command::new("apt-get")
-            .args(install)
-            .env("DEBIAN_FRONTEND", "noninteractive")
-            .output()
-            .ok()?;
-        find()
+    installed(&["chromium", "chromium-browser", "google-chrome", "google-chrome-stable"])
+}
+
+/// What drives it.
+pub fn driver() -> Option<PathBuf> {
+    installed(&["chromedriver"])
+}
+
+fn installed(names: &[&str]) -> Option<PathBuf> {
+    find(names).or_else(|| {
+        println!("no {} here; try apt-get install chromium chromium-driver", names[0]);
+        let apt = |args: &[&str]| {
+            let mut command = Command::new("apt-get");
+            command.args(args).env("DEBIAN_FRONTEND", "noninteractive");
+            command.output().is_ok_and(|output| output.status.success())
+        };
+        let packages = ["chromium", "chromium-driver"];
+        let install =
+            [&["install", "--yes", "--quiet", "--no-install-recommends"], &packages[..]].concat();
+        // The lists of a new machine may be none, or old.
+        if !apt(&install) && apt(&["update"]) {
+            apt(&install);
+        }
+        find(names)
     })
 }
 
-fn find() -> Option<PathBuf> {
+fn find(names: &[&str]) -> Option<PathBuf> {
     let path = env::var_os("PATH")?;
     let places: Vec<PathBuf> = env::split_paths(&path).collect();
-    let names = ["chromium", "chromium-browser", "google-chrome", "google-chrome-stable"];
     let mut all = names.iter().flat_map(|name| places.iter().map(move |place| place.join(name)));
     all.find(|program| program.is_file())
 }

@@ -19,7 +19,7 @@ mod table;
 
 pub use cluster::{Builtins, Cluster, Given};
 pub use flags::{ClusterArgs, Output, emit};
-pub use pods::controller_kind;
+pub use pods::{controller_kind, node_ready};
 pub use selector::Selector;
 pub use table::Table;
 

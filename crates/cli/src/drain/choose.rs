@@ -11,16 +11,16 @@ use crate::ask::{Selector, controller_kind};
 pub struct Choice {
     /// Continue even if there are pods that do not declare a controller
     #[arg(long)]
-    force: bool,
+    pub force: bool,
     /// Ignore DaemonSet-managed pods
     #[arg(long)]
-    ignore_daemonsets: bool,
+    pub ignore_daemonsets: bool,
     /// Continue even if there are pods using emptyDir (local data that will be deleted when the node is drained)
     #[arg(long)]
-    delete_emptydir_data: bool,
+    pub delete_emptydir_data: bool,
     /// Label selector to filter pods on the node
     #[arg(long, value_name = "SELECTOR")]
-    pod_selector: Option<Selector>,
+    pub pod_selector: Option<Selector>,
 }
 
 /// The pods of a node, or of several.

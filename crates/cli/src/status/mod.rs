@@ -13,7 +13,7 @@ use holdfast_server::Reader;
 use crate::ask::{Builtins, Cluster, ClusterArgs, Output, Selector, emit};
 use crate::exit::{Exit, Hinted};
 use crate::simulate::{may_colour, print};
-use report::Report;
+pub use report::Report;
 
 /// Between two looks of `-w`.
 const INTERVAL: Duration = Duration::from_secs(2);

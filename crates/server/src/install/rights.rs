@@ -102,6 +102,12 @@ const UNAVAILABLE: &[Right] = &[
     right("apps.kruise.io", &["clonesets", "statefulsets", "daemonsets"], GET),
 ];
 
+/// What the page for people needs besides: it shows other people's `PodUnavailableBudgets` too.
+pub const PAGE: &[Right] = &[
+    right("", &["nodes"], &["list"]),
+    right("policy.kruise.io", &["podunavailablebudgets"], &["list"]),
+];
+
 /// What pod groups need besides, wherever they are.
 const GANGS: &[Right] = &[
     right("", &["namespaces"], READ),

@@ -230,7 +230,8 @@ mod tests {
 
     async fn answer(body: &Value, verdict: Verdict) -> (StatusCode, Option<Eviction>) {
         let (asked, mut evictions) = mpsc::channel(1);
-        let decider = Decider { asked, clock: Clock::start(), metrics: Metrics::new(0) };
+        let decider =
+            Decider { asked, clock: Clock::start(), metrics: Metrics::new(0), decisions: None };
         let gate = Gate::new(decider).unwrap();
         let engine = tokio::spawn(async move {
             let Asked { eviction, reply } = evictions.recv().await?;

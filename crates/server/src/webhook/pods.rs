@@ -102,7 +102,8 @@ mod tests {
         exemption: Option<Exemption>,
     ) -> (bool, Vec<(String, bool)>) {
         let (asked, mut requests) = mpsc::channel(1);
-        let decider = Decider { asked, clock: Clock::start(), metrics: Metrics::new(0) };
+        let decider =
+            Decider { asked, clock: Clock::start(), metrics: Metrics::new(0), decisions: None };
         let engine = tokio::spawn(async move {
             let mut seen = Vec::new();
             for verdict in verdicts {

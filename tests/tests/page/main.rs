@@ -1,0 +1,34 @@
+//! The page for people, in a real Chromium, on a real cluster. One test after the other: each looks at all of it.
+
+mod large;
+mod look;
+
+use std::process::ExitCode;
+
+use holdfast_e2e::browser::Browser;
+use holdfast_e2e::suite::{self, Test};
+use holdfast_e2e::world::World;
+use holdfast_e2e::{shared, tests};
+use libtest_mimic::Arguments;
+
+fn main() -> ExitCode {
+    let tests = tests![
+        look::replicas_are_seen_to_break_and_evictions_to_be_decided,
+        look::a_keyboard_is_enough,
+        look::a_drain_is_planned_and_what_would_go_is_marked,
+        look::nothing_comes_from_elsewhere_and_nobody_else_gets_in,
+        large::two_thousand_replicas_are_drawn_and_found,
+    ];
+    let tests: Vec<Test> = tests.into_iter().map(Test::with_browser).collect();
+    let start = || shared::start_with("page", &["--page-listen", "127.0.0.1:0"]);
+    suite::run(Arguments::from_args(), 1, &tests, start, shared::stop)
+}
+
+/// One that looks at what is of this world: what earlier tests have left goes away by and by.
+fn browser_at(world: &World) -> Browser {
+    let browser = Browser::start();
+    browser.open(shared::server().board());
+    browser.click("#filter");
+    browser.press(&world.namespace);
+    browser
+}
