@@ -59,11 +59,11 @@ async fn local(request: Request, next: Next) -> Response {
 }
 
 fn is_local(host: &str) -> bool {
-    let name = match host.rsplit_once(':') {
-        Some((name, port)) if port.bytes().all(|b| b.is_ascii_digit()) => name,
-        _ => host,
+    let name = match host.strip_prefix('[') {
+        Some(rest) => rest.split(']').next(),
+        None => host.split(':').next(),
     };
-    let name = name.trim_matches(['[', ']']);
+    let name = name.unwrap_or_default();
     name.eq_ignore_ascii_case("localhost") || name.parse().is_ok_and(|ip: IpAddr| ip.is_loopback())
 }
 
@@ -73,7 +73,8 @@ mod tests {
 
     #[test]
     fn only_names_of_this_machine_are_local() {
-        for host in ["localhost", "LocalHost:9445", "127.0.0.1:1", "127.0.0.1", "[::1]:80", "::1"] {
+        for host in ["localhost", "LocalHost:9445", "127.0.0.1:1", "127.0.0.1", "[::1]:80", "[::1]"]
+        {
             assert!(is_local(host), "{host}");
         }
         for host in
