@@ -17,7 +17,7 @@ use std::process::ExitCode;
 
 use holdfast_e2e::suite::{self, Test};
 use holdfast_e2e::tests;
-use holdfast_e2e::{server, shared};
+use holdfast_e2e::{server, shared, why};
 use libtest_mimic::Arguments;
 
 /// Tests wait most of the time.
@@ -73,8 +73,11 @@ fn main() -> ExitCode {
             .map(Test::without_nodes),
     );
     let args = Arguments::from_args();
-    let first =
-        suite::run(args.clone(), THREADS, &together, || shared::start("unavailable"), shared::stop);
+    let start = || {
+        why::ask_first();
+        shared::start("unavailable")
+    };
+    let first = suite::run(args.clone(), THREADS, &together, start, shared::stop);
     let clean = || server::uninstall().map(drop);
     let second = suite::run(args, 1, &alone, clean, |()| clean());
     if first == ExitCode::SUCCESS { second } else { first }
