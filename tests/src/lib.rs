@@ -16,7 +16,8 @@
 //!    '-- lws      a LeaderWorkerSet, and its groups as its history shows them
 //!
 //! localkube programs of the control plane, restarted
-//! server    the `holdfast serve` process; `balancer` stands before several of them
+//! server    the `holdfast serve` process; `balancer` stands before several of them; `printed` is one with the
+//!           rights of `holdfast manifests` alone
 //! browser   a real Chromium, for the page that it serves
 //! suite     runs tests, or says why it cannot
 //! ```
@@ -36,6 +37,7 @@ pub mod kubectl;
 pub mod localkube;
 pub mod lws;
 pub mod pod;
+pub mod printed;
 pub mod process;
 pub mod server;
 pub mod shared;

@@ -48,11 +48,17 @@ impl Server {
 
     /// For whoever has to know the address before it is ready.
     pub fn start_at(name: &str, listen: &str, more: &[&str]) -> Result<Self, String> {
+        let mut command = serve_at(fixture(), listen);
+        command.arg("--install").args(more);
+        Self::launch(name, command)
+    }
+
+    /// A command line of any kind, ready to decide.
+    pub fn launch(name: &str, mut command: Command) -> Result<Self, String> {
         let fixture = fixture();
         let ready_file = fixture.dir.join(format!("holdfast-{name}.ready.json"));
         let _ = fs::remove_file(&ready_file);
-        let mut command = serve_at(fixture, listen);
-        command.arg("--install").arg("--ready-file").arg(&ready_file).args(more);
+        command.arg("--ready-file").arg(&ready_file);
         let mut process = Process::start(command, &fixture.log(&format!("holdfast-{name}")));
         let began = Instant::now();
         let addresses = loop {

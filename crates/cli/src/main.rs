@@ -10,6 +10,7 @@ mod exit;
 mod lint;
 mod logging;
 mod man;
+mod manifests;
 mod page;
 mod plan;
 mod serve;
@@ -44,6 +45,7 @@ enum Command {
     Plan(plan::Args),
     Drain(Box<drain::Args>),
     Serve(Box<serve::Args>),
+    Manifests(manifests::Args),
     Uninstall(uninstall::Args),
     Simulate(Box<simulate::Args>),
     /// Show, without a cluster, what counting replicas changes
@@ -68,6 +70,7 @@ fn main() -> Exit {
         Command::Plan(args) => plan::run(&args),
         Command::Drain(args) => drain::run(&args),
         Command::Serve(args) => serve::run(&args).into(),
+        Command::Manifests(args) => manifests::run(&args).into(),
         Command::Uninstall(args) => uninstall::run(&args).into(),
         Command::Simulate(args) => simulate::run(&args),
         Command::Demo => demo::run().into(),

@@ -46,10 +46,14 @@ pub struct Args {
     /// such as Kruise, has installed; the budgets stay
     #[arg(long, env = "HOLDFAST_TAKE_OVER")]
     take_over: bool,
-    /// With --mode native --install: take over policy/v1 although webhooks, admission policies or
+    /// With --mode native and --install or --claim-policy: take over policy/v1 although webhooks, admission policies or
     /// quotas that name its budgets will no longer see them
     #[arg(long, env = "HOLDFAST_ACCEPT_BYPASS")]
     accept_bypass: bool,
+    /// With --mode native, without --install: take over policy/v1 if it is not Holdfast's yet, when
+    /// somebody else has installed what `holdfast manifests` prints
+    #[arg(long, env = "HOLDFAST_CLAIM_POLICY")]
+    claim_policy: bool,
     /// Address of the webhook, over TLS; port 0 takes a free one
     #[arg(long, default_value = "127.0.0.1:9443", env = "HOLDFAST_LISTEN", value_name = "IP:PORT")]
     listen: SocketAddr,
@@ -136,7 +140,7 @@ enum PodGroups {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-enum Mode {
+pub enum Mode {
     /// An admission webhook on pods/eviction; budgets are of policy.holdfast.dev/v1
     Webhook,
     /// Serve policy/v1 itself: budgets are the PodDisruptionBudgets that every tool knows
@@ -184,7 +188,10 @@ fn options(args: &Args) -> ServeOptions {
         cluster,
         mode: match args.mode {
             Mode::Webhook => holdfast_server::Mode::Webhook,
-            Mode::Native => holdfast_server::Mode::Native { accept_bypass: args.accept_bypass },
+            Mode::Native => holdfast_server::Mode::Native {
+                accept_bypass: args.accept_bypass,
+                claim: args.claim_policy,
+            },
         },
         install: args.install,
         take_over: args.take_over,

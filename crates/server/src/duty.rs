@@ -22,6 +22,9 @@ use crate::webhook;
 /// How often to say what is still missing.
 const PATIENCE: Duration = Duration::from_secs(10);
 
+/// How often to look whether another instance has taken over.
+const LOOK: Duration = Duration::from_secs(1);
+
 pub struct Front {
     pub router: Router,
     pub acceptor: watch::Receiver<TlsAcceptor>,
@@ -46,6 +49,7 @@ impl Front {
         certificate: Certificate,
         registration: Registration,
         serves: Arc<watch::Sender<bool>>,
+        leads: watch::Receiver<bool>,
     ) -> Result<Self, Error> {
         let front_proxy = FrontProxy::read(&client).await?;
         let (tls, acceptor) = watch::channel(certificate.acceptor(Some(front_proxy.verifier()?))?);
@@ -57,7 +61,7 @@ impl Front {
         let trust = Trust { front_proxy: believed, acceptor: tls };
         tokio::spawn(trust.keep(client.clone(), certificate));
         let registration = Registration { entry: Entry::Evictions(Intercept::All), ..registration };
-        let duty = Duty::Native(Takeover { client, registration, place, serves });
+        let duty = Duty::Native(Takeover { client, registration, place, serves }, leads);
         Ok(Self { router, acceptor, duty })
     }
 }
@@ -65,7 +69,7 @@ impl Front {
 /// What makes evictions come to us, and keeps them coming.
 pub enum Duty {
     Webhook(Registration),
-    Native(Takeover),
+    Native(Takeover, watch::Receiver<bool>),
 }
 
 impl Duty {
@@ -87,15 +91,21 @@ impl Duty {
                     registration.register().await?;
                 }
             }
-            Self::Native(takeover) => {
-                let ours = takeover.standing().await?.is_ours();
+            Self::Native(takeover, leads) => {
+                let (accept_bypass, claim) = match options.mode {
+                    Mode::Native { accept_bypass, claim } => (accept_bypass, claim),
+                    Mode::Webhook => (false, false),
+                };
+                let ours = if claim && !options.install {
+                    ours_unless_leader(takeover, leads).await?
+                } else {
+                    takeover.standing().await?.is_ours()
+                };
                 if ours {
                     takeover.join().await?;
                     synced(unsynced).await;
                     takeover.complete().await?;
-                } else if let (true, Mode::Native { accept_bypass }) =
-                    (options.install, options.mode)
-                {
+                } else if options.install || claim {
                     takeover.preflight(accept_bypass).await?;
                     synced(unsynced).await;
                     takeover.install().await?;
@@ -111,10 +121,24 @@ impl Duty {
     pub async fn keep(&self) {
         match self {
             Self::Webhook(registration) => registration.keep().await,
-            Self::Native(takeover) => {
+            Self::Native(takeover, _) => {
                 tokio::join!(takeover.registration.keep(), takeover.keep());
             }
         }
+    }
+}
+
+/// Instances that start together: one takes over, and the others find it done.
+async fn ours_unless_leader(
+    takeover: &Takeover,
+    leads: &watch::Receiver<bool>,
+) -> Result<bool, Error> {
+    loop {
+        let ours = takeover.standing().await?.is_ours();
+        if ours || *leads.borrow() {
+            return Ok(ours);
+        }
+        tokio::time::sleep(LOOK).await;
     }
 }
 

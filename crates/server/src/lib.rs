@@ -56,6 +56,7 @@ pub use effect::Caller;
 pub use error::Error;
 pub use gang::GangOptions;
 pub use install::gang::PodGroups;
+pub use install::package;
 pub use install::uninstall::{Removal, UninstallOptions, uninstall};
 pub use page::PageOptions;
 pub use serve::{Addresses, Features, Mode, ServeOptions, serve};

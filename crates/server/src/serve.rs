@@ -57,6 +57,8 @@ pub enum Mode {
     Native {
         /// Take over although admission rules about budgets will no longer see them.
         accept_bypass: bool,
+        /// Take over without installing anything: others have.
+        claim: bool,
     },
 }
 
@@ -130,6 +132,9 @@ pub async fn serve(
     if options.page.is_some() {
         rights.extend(install::rights::PAGE);
     }
+    if let Mode::Native { accept_bypass: false, claim: true } = options.mode {
+        rights.extend(install::rights::CLAIMING);
+    }
     if options.install {
         install::apply(&client, &identity, &rights, gang_api).await?;
         if native {
@@ -174,8 +179,9 @@ pub async fn serve(
         tokio::spawn(watcher.run());
     }
     let guard = unavailable.then(|| Guard::new(&registration, covered, feed));
-    let gangs = gang_api
-        .map(|api| Gangs::start(api, options.gangs, &registration, clock, metrics.clone(), leads));
+    let gangs = gang_api.map(|api| {
+        Gangs::start(api, options.gangs, &registration, clock, metrics.clone(), leads.clone())
+    });
     let (gangs, placing, mut gang_runtime) = match gangs {
         Some((gangs, placer, runtime)) => (Some(gangs), Some(webhook::gang(placer)), Some(runtime)),
         None => (None, None, None),
@@ -194,7 +200,7 @@ pub async fn serve(
     let Front { router, acceptor, duty } = match options.mode {
         Mode::Webhook => Front::webhook(decider, &certificate, registration)?,
         Mode::Native { .. } => {
-            Front::native(client, decider, certificate, registration, serves.clone()).await?
+            Front::native(client, decider, certificate, registration, serves.clone(), leads).await?
         }
     };
     let router = guarding.into_iter().chain(placing).fold(router, Router::merge);

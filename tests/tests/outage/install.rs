@@ -3,8 +3,10 @@
 use std::collections::BTreeSet;
 
 use holdfast_e2e::fixture::fixture;
+use holdfast_e2e::printed;
 use holdfast_e2e::server::{self, Server};
 use holdfast_e2e::wait::until;
+use holdfast_e2e::world::World;
 use serde_json::{Value, json};
 
 pub fn what_was_installed_can_be_removed_without_a_trace() {
@@ -55,6 +57,46 @@ pub fn what_was_installed_can_be_removed_without_a_trace() {
     let told = server::uninstall().expect("it can be uninstalled again");
     assert!(!told.contains("removed"), "{told}");
 }
+
+/// Serving needs no right but those that are printed with it, whatever is chosen.
+pub fn what_is_printed_serves_and_goes_without_a_trace() {
+    let before = everything();
+    let all = [
+        "--pod-unavailable-budgets",
+        "--pod-groups=kubernetes",
+        "--clear-stale-disruption-targets",
+        "--page",
+    ];
+    for flags in [&[][..], &all] {
+        let mut server = printed::start("printed", flags).expect("it starts");
+        let registered = fixture().admin.get(WEBHOOK).ok().body;
+        let client = &registered["webhooks"][0]["clientConfig"];
+        assert_eq!(client["service"]["name"], "holdfast", "{client}");
+        let world = World::new("printed");
+        let node = world.node("n");
+        world.replica("a", 2, 2, &[&node]);
+        world.replica("b", 2, 2, &[&node]);
+        world.budget("job", json!({"minAvailable": 1, "budgetScope": "Workload"}));
+        world.evict("a-0").assert_evicted();
+        world.evict("b-0").assert_denied(&["job needs 1 healthy replica and has 1"]);
+        let log = server.log();
+        assert!(!log.contains("forbidden"), "{log}");
+
+        let told = server::uninstall().expect("it can be uninstalled");
+        server.terminate();
+        assert_eq!(server.wait().code(), Some(0));
+        assert!(!told.contains("not ours"), "{told}");
+        until("nothing of ours is left", || {
+            let mut left = everything();
+            left.retain(|object| !before.contains(object) && !object.contains("e2e-printed"));
+            let left = Vec::from_iter(left);
+            if left.is_empty() { Ok(()) } else { Err(left.join("\n")) }
+        });
+    }
+}
+
+const WEBHOOK: &str =
+    "/apis/admissionregistration.k8s.io/v1/mutatingwebhookconfigurations/holdfast";
 
 /// Every object that the API server can list, as `group/version/[namespace/]plural/name`. Not what
 /// comes and goes by itself.

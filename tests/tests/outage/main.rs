@@ -19,6 +19,9 @@ fn main() -> ExitCode {
         interrupted::a_termination_answers_what_is_in_flight,
         undecodable::an_undecodable_object_is_reported_once_and_does_not_stop_the_watch,
     ];
+    // Where the Service can lead to this machine.
+    let printed = tests![install::what_is_printed_serves_and_goes_without_a_trace];
+    tests.extend(printed.into_iter().map(Test::on_localkube));
     let of_the_process = tests![
         start::a_bad_kubeconfig_is_one_clear_line,
         start::a_port_in_use_is_one_clear_line,

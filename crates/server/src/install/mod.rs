@@ -10,6 +10,7 @@ mod entry;
 pub mod gang;
 mod manifests;
 pub mod native;
+pub mod package;
 mod registration;
 mod release;
 pub mod rights;

@@ -77,6 +77,21 @@ const NATIVE: &[Right] = &[
     own(named("", &["services"], &["get"])),
 ];
 
+/// To take over `policy/v1` without `--install`: whose rules would no longer see budgets.
+pub const CLAIMING: &[Right] = &[
+    right(
+        "admissionregistration.k8s.io",
+        &[
+            "mutatingwebhookconfigurations",
+            "validatingwebhookconfigurations",
+            "mutatingadmissionpolicies",
+            "validatingadmissionpolicies",
+        ],
+        &["list"],
+    ),
+    right("", &["resourcequotas"], &["list"]),
+];
+
 const UNAVAILABLE_CRD: Right = Right {
     name: Some("podunavailablebudgets.policy.kruise.io"),
     ..right("apiextensions.k8s.io", &["customresourcedefinitions"], &["get"])

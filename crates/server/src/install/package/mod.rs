@@ -1,0 +1,153 @@
+//! An installation as objects for others to apply: `holdfast manifests`, `deploy/` and the chart.
+//!
+//! The same objects as `serve --install` applies, and what runs Holdfast besides. Nothing in it is known to
+//! a running instance alone but for its certificate, which it adds to the webhooks' `caBundle` itself. So it
+//! serves without the right to install anything.
+
+pub mod chart;
+mod workload;
+
+use holdfast_core::model::GroupApi;
+use serde_json::{Value, json};
+
+use super::manifests::{self, Intercept};
+use super::rights::{self, Right};
+use super::{Entry, NAME, SERVICE_HOST, SYSTEM_NAMESPACE};
+use crate::connect::Identity;
+
+/// What to install.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[expect(clippy::struct_excessive_bools, reason = "each is a choice of its own")]
+pub struct Choice {
+    pub native: bool,
+    /// Take over policy/v1 although admission rules about budgets will no longer see them.
+    pub accept_bypass: bool,
+    pub unavailable: bool,
+    pub gangs: Option<GroupApi>,
+    pub clearing: bool,
+    /// A page for people, on loopback of the pod.
+    pub page: bool,
+}
+
+/// What runs it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Run {
+    Deployment {
+        image: String,
+        replicas: u32,
+    },
+    /// On every node that an API server runs on, which asks it on loopback.
+    StaticPods,
+}
+
+/// In an order in which they can be applied: what asks us comes last.
+pub fn objects(choice: Choice, run: &Run) -> Vec<Value> {
+    let identity = identity(run);
+    let mut objects = vec![namespace(run)];
+    let base = manifests::base(&identity, &rights(choice), choice.gangs);
+    objects.extend(base.into_iter().map(|manifest| manifest.body));
+    if choice.native {
+        objects.push(manifests::native(&identity).body);
+    }
+    match run {
+        Run::Deployment { image, replicas } => {
+            objects.extend(workload::objects(choice, image, *replicas));
+        }
+        // Where policy/v1 is served it has to be a Service that says where.
+        Run::StaticPods if choice.native => {
+            objects.push(manifests::service("localhost", workload::PORT).body);
+        }
+        Run::StaticPods => {}
+    }
+    objects.extend(entries(choice).into_iter().map(|entry| asking(entry, &evict(run))));
+    objects
+}
+
+/// The file for the kubelets of nodes that API servers run on.
+pub fn static_pod(choice: Choice, image: &str) -> Value {
+    workload::static_pod(choice, image, &evict(&Run::StaticPods))
+}
+
+/// What the server is started with.
+fn args(choice: Choice, evict: &str, listen: &str) -> Vec<String> {
+    let mode = if choice.native { "native" } else { "webhook" };
+    let gangs = match choice.gangs {
+        None => "off",
+        Some(GroupApi::Kubernetes) => "kubernetes",
+        Some(GroupApi::Holdfast) => "holdfast",
+    };
+    let mut args = vec![
+        "serve".to_owned(),
+        format!("--mode={mode}"),
+        format!("--listen={listen}:{}", workload::PORT),
+        format!("--metrics-listen={listen}:{}", workload::HEALTH_PORT),
+        format!("--advertise={evict}"),
+        format!("--pod-groups={gangs}"),
+        "--log-format=json".to_owned(),
+    ];
+    let flags = [
+        (choice.native, "--claim-policy"),
+        (choice.native && choice.accept_bypass, "--accept-bypass"),
+        (choice.clearing, "--clear-stale-disruption-targets"),
+        // For kubectl port-forward, and nobody else.
+        (choice.page, "--page-listen=127.0.0.1:9445"),
+    ];
+    args.extend(flags.iter().filter(|(on, _)| *on).map(|(_, flag)| (*flag).to_owned()));
+    args
+}
+
+fn rights(choice: Choice) -> Vec<Right> {
+    let Choice { native, accept_bypass, unavailable, gangs, clearing, page } = choice;
+    let mut rights = rights::needed(clearing, native, unavailable, gangs);
+    if page {
+        rights.extend(rights::PAGE);
+    }
+    if native && !accept_bypass {
+        rights.extend(rights::CLAIMING);
+    }
+    rights
+}
+
+/// The objects that send requests to us, and keep our certificate.
+fn entries(choice: Choice) -> Vec<Entry> {
+    // Not all evictions, before we are there: native mode asks for them when it takes over.
+    let intercept = if choice.native { Intercept::DryRuns } else { Intercept::Outside };
+    let mut entries = vec![];
+    if choice.unavailable {
+        entries.extend([Entry::Conversion, Entry::Guard]);
+    }
+    if let Some(api) = choice.gangs {
+        entries.extend([Entry::Placing(api), Entry::Asking]);
+    }
+    entries.push(Entry::Evictions(intercept));
+    entries
+}
+
+fn asking(entry: Entry, evict: &str) -> Value {
+    entry.body(evict, &Value::Null, &Value::Null)
+}
+
+fn identity(run: &Run) -> Identity {
+    match run {
+        Run::Deployment { .. } => {
+            Identity::ServiceAccount { namespace: SYSTEM_NAMESPACE.into(), name: NAME.into() }
+        }
+        Run::StaticPods => Identity::User(NAME.into()),
+    }
+}
+
+/// Where API servers ask.
+fn evict(run: &Run) -> String {
+    match run {
+        Run::Deployment { .. } => format!("https://{SERVICE_HOST}:443/evict"),
+        Run::StaticPods => format!("https://127.0.0.1:{}/evict", workload::PORT),
+    }
+}
+
+fn namespace(run: &Run) -> Value {
+    let mut namespace = manifests::namespace();
+    if let Run::Deployment { .. } = run {
+        namespace["metadata"]["labels"]["pod-security.kubernetes.io/enforce"] = json!("restricted");
+    }
+    namespace
+}
