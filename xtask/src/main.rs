@@ -1,6 +1,7 @@
 //! The project's chores, as `cargo xtask <chore>`. One module per chore.
 
 mod bench;
+mod dist;
 mod localkube;
 mod sim;
 mod test;
@@ -12,6 +13,7 @@ use clap::{Parser, Subcommand};
 fn main() -> ExitCode {
     let result = match Xtask::parse().chore {
         Chore::Bench(args) => bench::run(&args),
+        Chore::Dist(args) => dist::run(&args).map(|()| true),
         Chore::Localkube(args) => localkube::run(&args).map(|()| true),
         Chore::Sim(args) => sim::run(&args),
         Chore::Test(args) => test::run(&args),
@@ -38,6 +40,8 @@ struct Xtask {
 enum Chore {
     /// Measure Holdfast beside upstream's controller and without, on a control plane of its own
     Bench(bench::Args),
+    /// Make what a release consists of: program, chart, manifests, checksums and bill of materials
+    Dist(dist::Args),
     /// Run a real Kubernetes control plane on this machine, for tests
     Localkube(localkube::Args),
     /// Try to break the budget: seeds of worlds in which everything goes wrong

@@ -1,0 +1,197 @@
+//! `cargo xtask dist`: what a release consists of, in `target/dist`.
+//!
+//! ```text
+//! holdfast-VERSION-x86_64-linux.tar.gz   the program, static, with man pages and completions
+//! holdfast-VERSION.tgz                   the chart
+//! holdfast-VERSION.cdx.json              what the program is made of (CycloneDX)
+//! holdfast-VERSION.oci.tar               the image, with --image
+//! deploy/                                the plain manifests
+//! SHA256SUMS
+//! ```
+//!
+//! The same commit gives the same bytes, on the same toolchain.
+
+mod sbom;
+
+use std::{
+    env,
+    ffi::OsStr,
+    fmt::Write as _,
+    fs,
+    path::{Path, PathBuf},
+    process::Command,
+};
+
+use anyhow::{Context as _, Result, bail, ensure};
+use sha2::{Digest as _, Sha256};
+
+use crate::localkube::workspace;
+
+pub const VERSION: &str = env!("CARGO_PKG_VERSION");
+
+#[derive(clap::Args)]
+pub struct Args {
+    /// Also build the container image, with buildah, and keep it as an OCI archive
+    #[arg(long)]
+    image: bool,
+    /// Where to put it all [default: target/dist]
+    #[arg(long, value_name = "DIR")]
+    dir: Option<PathBuf>,
+}
+
+pub fn run(args: &Args) -> Result<()> {
+    let dir = args.dir.clone().unwrap_or_else(|| workspace().join("target/dist"));
+    if dir.exists() {
+        fs::remove_dir_all(&dir).with_context(|| format!("remove {}", dir.display()))?;
+    }
+    make_dir(&dir)?;
+    let program = build()?;
+    archive(&program, &dir)?;
+    let named = |end: &str| dir.join(format!("holdfast-{VERSION}{end}"));
+    tar(&workspace().join("charts"), &["holdfast"], &named(".tgz"))?;
+    let sbom = serde_json::to_string_pretty(&sbom::sbom(workspace(), HOST)?)? + "\n";
+    write(&named(".cdx.json"), sbom)?;
+    copy_all(&workspace().join("deploy"), &dir.join("deploy"))?;
+    if args.image {
+        image(&program, &named(".oci.tar"))?;
+    }
+    write(&dir.join("SHA256SUMS"), sums(&dir)?)?;
+    println!("{}", dir.display());
+    Ok(())
+}
+
+const HOST: &str = "x86_64-unknown-linux-gnu";
+
+/// Static, for an image without anything else in it. The C library is in it too: with a target of its
+/// own (musl) it would have to come from somewhere else than the package registries.
+fn build() -> Result<PathBuf> {
+    let cargo = env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
+    let mut command = Command::new(cargo);
+    command
+        .current_dir(workspace())
+        // With a target named, the flags are not for build scripts.
+        .args(["build", "--release", "--locked", "--bin=holdfast", "--target", HOST])
+        .env("RUSTFLAGS", "-C target-feature=+crt-static --remap-path-prefix=/=/src/")
+        .env("CARGO_PROFILE_RELEASE_STRIP", "symbols");
+    run_command(&mut command)?;
+    let target =
+        env::var_os("CARGO_TARGET_DIR").map_or_else(|| workspace().join("target"), PathBuf::from);
+    let program = target.join(HOST).join("release/holdfast");
+    let bytes = fs::read(&program).with_context(|| format!("read {}", program.display()))?;
+    let loader = b"/ld-linux";
+    ensure!(!bytes.windows(loader.len()).any(|at| at == loader), "the program is not static");
+    Ok(program)
+}
+
+/// The program and what is made from its help.
+fn archive(program: &Path, dir: &Path) -> Result<()> {
+    let name = format!("holdfast-{VERSION}-x86_64-linux");
+    let inside = dir.join(&name);
+    make_dir(&inside.join("completions"))?;
+    copy(program, &inside.join("holdfast"))?;
+    for file in ["LICENSE", "README.md", "CHANGELOG.md"] {
+        copy(&workspace().join(file), &inside.join(file))?;
+    }
+    run_command(Command::new(program).arg("man").arg(inside.join("man")))?;
+    for shell in ["bash", "zsh", "fish"] {
+        let output = Command::new(program).args(["completion", shell]).output()?;
+        ensure!(output.status.success(), "holdfast completion {shell}: {}", output.status);
+        write(&inside.join("completions").join(format!("holdfast.{shell}")), output.stdout)?;
+    }
+    tar(dir, &[&name], &dir.join(format!("{name}.tar.gz")))?;
+    fs::remove_dir_all(&inside).with_context(|| format!("remove {}", inside.display()))
+}
+
+/// The same files give the same archive.
+fn tar(from: &Path, names: &[&str], to: &Path) -> Result<()> {
+    let mut command = Command::new("tar");
+    command
+        .args(["--create", "--gzip", "--sort=name", "--mtime=@0", "--mode=u+rwX,go=rX"])
+        .args(["--owner=0", "--group=0", "--numeric-owner", "--format=gnu"])
+        .arg("--file")
+        .arg(to)
+        .arg("--directory")
+        .arg(from)
+        .args(names);
+    run_command(&mut command)
+}
+
+/// Needs neither a daemon nor a base image. buildah keeps what it does in a directory of its own here.
+fn image(program: &Path, to: &Path) -> Result<()> {
+    if Command::new("buildah").arg("--version").output().is_err() {
+        bail!("the image is built with buildah, and there is none: apt-get install buildah");
+    }
+    let scratch = workspace().join("target/dist-image");
+    if scratch.exists() {
+        fs::remove_dir_all(&scratch).with_context(|| format!("remove {}", scratch.display()))?;
+    }
+    let context = scratch.join("context");
+    make_dir(&context)?;
+    copy(program, &context.join("holdfast"))?;
+    copy(&workspace().join("Containerfile"), &context.join("Containerfile"))?;
+    let name = format!("holdfast:{VERSION}");
+    let buildah = |args: &[&OsStr]| {
+        let mut command = Command::new("buildah");
+        command.arg("--root").arg(scratch.join("root")).arg("--runroot").arg(scratch.join("run"));
+        run_command(command.args(["--storage-driver", "vfs"]).args(args))
+    };
+    let words = ["build", "--isolation=chroot", "--timestamp=0", "--tag", &name].map(OsStr::new);
+    buildah(&[&words[..], &[context.as_os_str()]].concat())?;
+    let archive = format!("oci-archive:{}:{name}", to.display());
+    buildah(&["push", &name, &archive].map(OsStr::new))?;
+    fs::remove_dir_all(&scratch).with_context(|| format!("remove {}", scratch.display()))
+}
+
+/// As `sha256sum --check` reads them.
+fn sums(dir: &Path) -> Result<String> {
+    let mut files = Vec::new();
+    list(dir, &mut files)?;
+    files.sort();
+    let mut text = String::new();
+    for file in files {
+        let content = fs::read(&file).with_context(|| format!("read {}", file.display()))?;
+        for byte in Sha256::digest(content) {
+            write!(text, "{byte:02x}")?;
+        }
+        writeln!(text, "  {}", file.strip_prefix(dir)?.display())?;
+    }
+    Ok(text)
+}
+
+fn list(dir: &Path, files: &mut Vec<PathBuf>) -> Result<()> {
+    for entry in fs::read_dir(dir).with_context(|| format!("read {}", dir.display()))? {
+        let path = entry?.path();
+        if path.is_dir() { list(&path, files)? } else { files.push(path) }
+    }
+    Ok(())
+}
+
+fn copy_all(from: &Path, to: &Path) -> Result<()> {
+    let mut files = Vec::new();
+    list(from, &mut files)?;
+    for file in files {
+        let target = to.join(file.strip_prefix(from)?);
+        make_dir(target.parent().context("a file is in a directory")?)?;
+        copy(&file, &target)?;
+    }
+    Ok(())
+}
+
+fn run_command(command: &mut Command) -> Result<()> {
+    let what = command.get_program().to_string_lossy().into_owned();
+    let status = command.status().with_context(|| format!("start {what}"))?;
+    ensure!(status.success(), "{what}: {status}");
+    Ok(())
+}
+
+fn copy(from: &Path, to: &Path) -> Result<()> {
+    fs::copy(from, to).with_context(|| format!("copy {}", from.display())).map(drop)
+}
+
+fn write(path: &Path, content: impl AsRef<[u8]>) -> Result<()> {
+    fs::write(path, content).with_context(|| format!("write {}", path.display()))
+}
+
+fn make_dir(path: &Path) -> Result<()> {
+    fs::create_dir_all(path).with_context(|| format!("create {}", path.display()))
+}
