@@ -5,7 +5,9 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::ValueEnum;
-use holdfast_server::{Addresses, ClusterOptions, Features, GangOptions, ServeOptions};
+use holdfast_server::{
+    Addresses, CertificateOptions, ClusterOptions, Features, Files, GangOptions, ServeOptions,
+};
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::watch;
 
@@ -123,6 +125,26 @@ pub struct Args {
         value_parser = parse_time
     )]
     gang_room_wait: Duration,
+    /// How long a certificate of Holdfast's own lasts; when half of it is over another follows
+    #[arg(
+        long,
+        default_value = "720h",
+        env = "HOLDFAST_CERTIFICATE_LIFETIME",
+        value_name = "TIME",
+        value_parser = parse_lifetime
+    )]
+    certificate_lifetime: Duration,
+    /// Serve this certificate, PEM with its chain, instead of one of Holdfast's own. Read again when it
+    /// changes. It has to name the host of --advertise, and in native mode holdfast.holdfast-system.svc
+    #[arg(long, env = "HOLDFAST_TLS_CERT", value_name = "FILE", requires = "tls_key")]
+    tls_cert: Option<PathBuf>,
+    /// The key of --tls-cert, PEM
+    #[arg(long, env = "HOLDFAST_TLS_KEY", value_name = "FILE", requires = "tls_cert")]
+    tls_key: Option<PathBuf>,
+    /// The CA of --tls-cert, PEM, to be put into every caBundle. Without it somebody else has to, such as
+    /// cert-manager's cainjector
+    #[arg(long, env = "HOLDFAST_TLS_CA", value_name = "FILE", requires = "tls_cert")]
+    tls_ca: Option<PathBuf>,
     #[command(flatten)]
     logging: LogArgs,
 }
@@ -210,6 +232,14 @@ fn options(args: &Args) -> ServeOptions {
             timeout: args.gang_timeout,
             room_wait: args.gang_room_wait,
         },
+        certificate: match (&args.tls_cert, &args.tls_key) {
+            (Some(certificate), Some(key)) => CertificateOptions::Files(Files {
+                certificate: certificate.clone(),
+                key: key.clone(),
+                ca: args.tls_ca.clone(),
+            }),
+            _ => CertificateOptions::Own { lifetime: args.certificate_lifetime },
+        },
     }
 }
 
@@ -277,6 +307,14 @@ pub fn parse_timeout(text: &str) -> Result<Duration, String> {
     }
 }
 
+/// Time to tell every API server of the next one before it is needed.
+fn parse_lifetime(text: &str) -> Result<Duration, String> {
+    match parse_time(text)? {
+        time if time < Duration::from_secs(10) => Err("must be at least 10s".to_owned()),
+        time => Ok(time),
+    }
+}
+
 fn parse_gate(text: &str) -> Result<Gate, String> {
     let Some((name, value)) = text.split_once('=') else {
         return Err("expected NAME=true or NAME=false".to_owned());
@@ -337,6 +375,20 @@ mod tests {
         );
         assert!(parse(&["--feature-gates", "MultiPodPDBs"]).unwrap_err().contains("NAME=true"));
         assert!(parse(&["--mode", "other"]).unwrap_err().contains("possible values: webhook"));
+    }
+
+    #[test]
+    fn certificates_are_our_own_or_of_files() {
+        let of = |flags: &[&str]| parse(flags).map(|options| options.certificate);
+        let month = CertificateOptions::Own { lifetime: Duration::from_hours(720) };
+        assert_eq!(of(&[]), Ok(month));
+        let files = ["--tls-cert", "c", "--tls-key", "k", "--tls-ca", "a"];
+        let [certificate, key, ca] = ["c", "k", "a"].map(PathBuf::from);
+        let expected = CertificateOptions::Files(Files { certificate, key, ca: Some(ca) });
+        assert_eq!(of(&files), Ok(expected));
+        for wrong in [&files[..2], &files[2..4], &files[4..], &["--certificate-lifetime", "9s"]] {
+            assert!(of(wrong).is_err(), "{wrong:?}");
+        }
     }
 
     #[test]

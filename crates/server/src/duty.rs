@@ -10,7 +10,8 @@ use tokio_rustls::TlsAcceptor;
 use crate::api_client::ApiClient;
 use crate::decide::Decider;
 use crate::error::Error;
-use crate::install::certificate::Certificate;
+use crate::install::certificate::Served;
+use crate::install::certificate::keeper::Bearer;
 use crate::install::native::api_service::Place;
 use crate::install::native::{Takeover, service_port};
 use crate::install::{Entry, Intercept, Registration};
@@ -34,10 +35,10 @@ pub struct Front {
 impl Front {
     pub fn webhook(
         decider: Decider,
-        certificate: &Certificate,
+        served: &Arc<Served>,
         registration: Registration,
     ) -> Result<Self, Error> {
-        let acceptor = watch::channel(certificate.acceptor(None)?).1;
+        let acceptor = watch::channel(served.acceptor(None)?).1;
         let duty = Duty::Webhook(registration);
         Ok(Self { router: webhook::router(decider), acceptor, duty })
     }
@@ -46,20 +47,20 @@ impl Front {
     pub async fn native(
         client: ApiClient,
         decider: Decider,
-        certificate: Certificate,
+        served: Arc<Served>,
         registration: Registration,
         serves: Arc<watch::Sender<bool>>,
         leads: watch::Receiver<bool>,
     ) -> Result<Self, Error> {
         let front_proxy = FrontProxy::read(&client).await?;
-        let (tls, acceptor) = watch::channel(certificate.acceptor(Some(front_proxy.verifier()?))?);
+        let (tls, acceptor) = watch::channel(served.acceptor(Some(front_proxy.verifier()?))?);
         let (believed, front_proxy) = watch::channel(Arc::new(front_proxy));
         let native = Native::new(client.clone(), decider.clone(), front_proxy, serves.subscribe())?;
         let router = webhook::router(decider).merge(native.router());
         let port = service_port(&client).await?.map_or(0, |(port, _)| port);
-        let place = Place { port, ca: certificate.ca.clone() };
+        let place = Place { port, trusted: registration.trusted.clone() };
         let trust = Trust { front_proxy: believed, acceptor: tls };
-        tokio::spawn(trust.keep(client.clone(), certificate));
+        tokio::spawn(trust.keep(client.clone(), served));
         let registration = Registration { entry: Entry::Evictions(Intercept::All), ..registration };
         let duty = Duty::Native(Takeover { client, registration, place, serves }, leads);
         Ok(Self { router, acceptor, duty })
@@ -73,6 +74,17 @@ pub enum Duty {
 }
 
 impl Duty {
+    /// What API servers know us by, as far as evictions and `policy/v1` go.
+    pub fn bearers(&self) -> Vec<Bearer> {
+        match self {
+            Self::Webhook(registration) => vec![Bearer::Entry(registration.clone())],
+            Self::Native(Takeover { client, registration, place, .. }, _) => vec![
+                Bearer::Entry(registration.clone()),
+                Bearer::ApiService(client.clone(), place.clone()),
+            ],
+        }
+    }
+
     /// Evictions already come here, or to a process that is gone: "being processed" is a better answer
     /// than none. On a cluster that is new to us they come when we can decide them.
     pub async fn begin(

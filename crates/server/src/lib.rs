@@ -55,6 +55,7 @@ pub use drainer::{Drainer, Evicted};
 pub use effect::Caller;
 pub use error::Error;
 pub use gang::GangOptions;
+pub use install::certificate::{CertificateOptions, Files};
 pub use install::gang::PodGroups;
 pub use install::package;
 pub use install::uninstall::{Removal, UninstallOptions, uninstall};

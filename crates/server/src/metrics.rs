@@ -42,6 +42,7 @@ pub struct Metrics {
     watch_lag: WatchLag,
     events_dropped: Counter,
     leader: Gauge,
+    certificate_until: Gauge,
     grants_in_flight: Gauge,
     using_pod_grouping: Gauge,
     reconciliations: Family<ModeLabels, Counter>,
@@ -76,6 +77,7 @@ impl Metrics {
             watch_lag: WatchLag::default(),
             events_dropped: Counter::default(),
             leader: Gauge::default(),
+            certificate_until: Gauge::default(),
             grants_in_flight: Gauge::default(),
             using_pod_grouping: Gauge::default(),
             reconciliations: Family::default(),
@@ -125,6 +127,11 @@ impl Metrics {
 
     pub fn leads(&self, leads: bool) {
         self.leader.set(leads.into());
+    }
+
+    /// When the certificate that is served ends, in Unix time.
+    pub fn certificate_until(&self, secs: i64) {
+        self.certificate_until.set(secs);
     }
 
     /// The clock of one kind's watch.
@@ -288,6 +295,11 @@ impl Metrics {
             "Time since anything, be it a change or the bookmark of every minute, came on the watch of \
              this kind: an upper bound for the age of the cache",
             self.watch_lag.clone(),
+        );
+        registry.register(
+            "holdfast_certificate_expiry_timestamp_seconds",
+            "Unix time at which the certificate that is served ends",
+            self.certificate_until.clone(),
         );
         self.register_engine(&mut registry);
         registry.register(

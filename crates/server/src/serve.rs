@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use axum::Router;
+use holdfast_core::model::GroupApi;
 use holdfast_core::{Config, Input, Kind};
 use serde::Serialize;
 use tokio::sync::{oneshot, watch};
@@ -20,7 +21,8 @@ use crate::error::Error;
 use crate::gang::{GangOptions, Gangs};
 use crate::guard::Guard;
 use crate::health::Health;
-use crate::install::certificate::Certificate;
+use crate::install::certificate::CertificateOptions;
+use crate::install::certificate::keeper::{Bearer, Keeper};
 use crate::install::native::api_service::Standing;
 use crate::install::{self, EXCLUDED_NAMESPACES, Entry, Intercept, Registration};
 use crate::listen;
@@ -46,6 +48,7 @@ pub struct ServeOptions {
     pub mode: Mode,
     pub gangs: GangOptions,
     pub page: Option<PageOptions>,
+    pub certificate: CertificateOptions,
 }
 
 /// How to stand in front of the Eviction API.
@@ -110,7 +113,7 @@ pub async fn serve(
     let advertised = options.advertise.clone().unwrap_or_else(|| own.clone());
     let native = matches!(options.mode, Mode::Native { .. });
     let names = [host.to_string(), host_of(&advertised)?, install::SERVICE_HOST.to_owned()];
-    let certificate = Certificate::make(&names)?;
+    let keeper = Keeper::new(options.certificate.clone(), names.into()).await?;
     let addresses = Addresses {
         webhook: own,
         advertised,
@@ -147,7 +150,7 @@ pub async fn serve(
     let registration = Registration {
         client: client.clone(),
         url: addresses.advertised.clone(),
-        ca: certificate.ca.clone(),
+        trusted: keeper.trusted(),
         entry: Entry::Evictions(Intercept::Outside),
     };
     if unavailable {
@@ -189,7 +192,8 @@ pub async fn serve(
 
     let decisions = options.page.as_ref().map(|page| page.decisions.clone());
     let decider = Decider { asked: asked.clone(), clock, metrics: metrics.clone(), decisions };
-    let health = Health { asked, stats, unsynced: unsynced.clone(), metrics }.router();
+    let health = Health { asked, stats, unsynced: unsynced.clone(), metrics: metrics.clone() };
+    let health = health.router();
     let health = tokio::spawn(listen::serve(health_listener, None, health, parts_stop.clone()));
     if let Some((page, (listener, address))) = options.page.as_ref().zip(page) {
         // Whoever looks is not waited for at the end.
@@ -197,12 +201,16 @@ pub async fn serve(
     }
     let serves = Arc::new(watch::channel(true).0);
     let guarding = unavailable.then(|| webhook::unavailable(client.clone(), decider.clone()));
+    let mut bearers = bearers(&registration, unavailable, gang_api);
     let Front { router, acceptor, duty } = match options.mode {
-        Mode::Webhook => Front::webhook(decider, &certificate, registration)?,
+        Mode::Webhook => Front::webhook(decider, &keeper.served(), registration)?,
         Mode::Native { .. } => {
-            Front::native(client, decider, certificate, registration, serves.clone(), leads).await?
+            let served = keeper.served();
+            Front::native(client, decider, served, registration, serves.clone(), leads).await?
         }
     };
+    bearers.extend(duty.bearers());
+    tokio::spawn(keeper.keep(bearers, metrics));
     let router = guarding.into_iter().chain(placing).fold(router, Router::merge);
     let webhook = tokio::spawn(listen::serve(webhook_listener, Some(acceptor), router, parts_stop));
 
@@ -290,6 +298,19 @@ async fn refuse_beside_native(client: &ApiClient) -> Result<(), Error> {
         ]));
     }
     Ok(())
+}
+
+/// What API servers know us by, beside evictions.
+fn bearers(
+    registration: &Registration,
+    unavailable: bool,
+    gang_api: Option<GroupApi>,
+) -> Vec<Bearer> {
+    let unavailable = unavailable.then_some([Entry::Guard, Entry::Conversion]);
+    let gangs = gang_api.map(|api| [Entry::Placing(api), Entry::Asking]);
+    let entries = unavailable.into_iter().chain(gangs).flatten();
+    let of = |entry| Bearer::Entry(Registration { entry, ..registration.clone() });
+    entries.map(of).collect()
 }
 
 /// In native mode all evictions come to us, and there is no other gate behind us.

@@ -10,15 +10,22 @@ pub struct Fleet {
     name: &'static str,
     balancer: Balancer,
     started: AtomicUsize,
+    flags: Vec<String>,
     pub servers: Vec<Server>,
 }
 
 impl Fleet {
     /// All at once, on a cluster where nothing is installed or everything.
     pub fn start(name: &'static str, size: usize) -> Self {
+        Self::start_with(name, size, &[])
+    }
+
+    pub fn start_with(name: &'static str, size: usize, flags: &[&str]) -> Self {
         let balancer = Balancer::start();
+        let mut flags: Vec<String> = flags.iter().map(|&flag| flag.to_owned()).collect();
+        flags.extend(["--advertise".to_owned(), balancer.url()]);
         let started = AtomicUsize::new(0);
-        let mut fleet = Self { name, balancer, started, servers: Vec::new() };
+        let mut fleet = Self { name, balancer, started, flags, servers: Vec::new() };
         fleet.servers = std::thread::scope(|scope| {
             let starting: Vec<_> = (0..size).map(|_| scope.spawn(|| fleet.start_one())).collect();
             starting.into_iter().map(|server| server.join().expect("it starts")).collect()
@@ -30,8 +37,9 @@ impl Fleet {
     pub fn start_one(&self) -> Server {
         let n = self.started.fetch_add(1, Ordering::Relaxed);
         let name = format!("{}-{n}", self.name);
-        let server = Server::start_with(&name, &["--advertise", &self.balancer.url()])
-            .unwrap_or_else(|error| panic!("{name}: {error}"));
+        let flags: Vec<&str> = self.flags.iter().map(String::as_str).collect();
+        let server =
+            Server::start_with(&name, &flags).unwrap_or_else(|error| panic!("{name}: {error}"));
         self.balancer.add(server.webhook());
         server
     }

@@ -1,5 +1,6 @@
 //! Several instances of Holdfast at once, behind a load balancer. One test after the other.
 
+mod certificates;
 mod fleet;
 mod groups;
 mod job;
@@ -21,6 +22,7 @@ fn main() -> ExitCode {
         groups::no_more_groups_are_down_than_allowed,
         storm::kills_and_pauses_in_a_storm_break_no_budget,
         restart::a_rolling_restart_under_load_breaks_no_budget,
+        certificates::certificates_rotate_under_load_and_no_admission_fails,
         leader::a_paused_leader_is_replaced_and_two_at_once_break_no_budget,
     ];
     let long = tests![

@@ -1,38 +1,52 @@
 //! The certificates by which the API server knows the instances: one CA of each, side by side.
 //!
-//! Every instance makes its own at start, so no key is ever stored or shared, and adds it to what is
-//! there. Those of instances that are gone fall out as new ones come.
+//! Every instance makes its own, so no key is ever stored or shared, and adds it to what is there. It takes
+//! out those that it has served by; those of instances that are gone fall out as new ones come.
 
 use jiff::Timestamp;
 use rustls::pki_types::CertificateDer;
 use rustls::pki_types::pem::PemObject;
 use x509_parser::parse_x509_certificate;
 
-/// The newest that are kept: of the instances that run, and of some that ran.
-pub const CERTIFICATES_MAX: usize = 8;
+/// Of one instance at a time: the one that is served, and the one that follows it.
+pub const PER_INSTANCE_MAX: usize = 2;
+
+/// The newest that are kept: of the eight instances that may run, and of some that ran.
+pub const CERTIFICATES_MAX: usize = 24;
 
 const BEGIN: &str = "-----BEGIN CERTIFICATE-----";
 const END: &str = "-----END CERTIFICATE-----";
 
-/// The bundle with this CA in it, oldest first. As it was, if it holds the CA already.
-pub fn merged(bundle: &str, ca: &str, now: Timestamp) -> String {
-    if contains(bundle, ca) {
+/// What this instance wants of a bundle. PEM, any number of certificates.
+#[derive(Clone, Debug, Default)]
+pub struct Trusted {
+    pub cas: String,
+    /// That nobody serves by any more.
+    pub retired: String,
+}
+
+/// The bundle with our CAs in it, oldest first. As it was, if there is nothing to change.
+pub fn merged(bundle: &str, trusted: &Trusted, now: Timestamp) -> String {
+    let retired: Vec<_> = certificates(&trusted.retired).into_iter().filter_map(der).collect();
+    let is_retired = |pem: &str| der(pem).is_some_and(|der| retired.contains(&der));
+    let held = certificates(bundle);
+    if contains(bundle, &trusted.cas) && !held.iter().any(|pem| is_retired(pem)) {
         return bundle.to_owned();
     }
-    let mut all: Vec<&str> =
-        certificates(bundle).into_iter().filter(|pem| is_in_force(pem, now)).collect();
-    all.extend(certificates(ca));
+    let keep = |pem: &&str| is_in_force(pem, now) && !is_retired(pem);
+    let mut all: Vec<&str> = held.into_iter().filter(keep).collect();
+    all.extend(certificates(&trusted.cas).into_iter().filter(|pem| !contains(bundle, pem)));
     let newest = all.len().saturating_sub(CERTIFICATES_MAX);
     all[newest..].iter().flat_map(|pem| [pem, "\n"]).collect()
 }
 
-pub fn contains(bundle: &str, ca: &str) -> bool {
+pub fn contains(bundle: &str, cas: &str) -> bool {
     let held: Vec<_> = certificates(bundle).into_iter().filter_map(der).collect();
-    certificates(ca).into_iter().filter_map(der).all(|own| held.contains(&own))
+    certificates(cas).into_iter().filter_map(der).all(|own| held.contains(&own))
 }
 
 /// Each certificate's text, from marker to marker.
-fn certificates(bundle: &str) -> Vec<&str> {
+pub fn certificates(bundle: &str) -> Vec<&str> {
     let whole = |begin: usize| {
         let text = &bundle[begin..];
         text.find(END).map(|end| &text[..end + END.len()])
@@ -54,36 +68,57 @@ fn der(pem: &str) -> Option<CertificateDer<'static>> {
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use super::*;
     use crate::install::certificate::Certificate;
 
     fn ca() -> String {
-        Certificate::make(&["127.0.0.1".to_owned()]).unwrap().ca
+        let lifetime = Duration::from_hours(24);
+        Certificate::make(&["127.0.0.1".to_owned()], Timestamp::now(), lifetime).unwrap().ca
+    }
+
+    fn with(bundle: &str, ca: &str, now: Timestamp) -> String {
+        merged(bundle, &Trusted { cas: ca.to_owned(), ..Trusted::default() }, now)
     }
 
     #[test]
     fn every_instance_finds_its_own_beside_the_others() {
         let now = Timestamp::now();
         let (a, b) = (ca(), ca());
-        let alone = merged("", &a, now);
+        let alone = with("", &a, now);
         assert!(contains(&alone, &a) && !contains(&alone, &b));
-        let both = merged(&alone, &b, now);
+        let both = with(&alone, &b, now);
         assert!(contains(&both, &a) && contains(&both, &b));
-        assert_eq!(merged(&both, &a, now), both, "nothing to add");
+        assert_eq!(with(&both, &a, now), both, "nothing to add");
         assert_eq!(certificates(&both).len(), 2);
+    }
+
+    #[test]
+    fn one_follows_another_and_those_of_others_stay() {
+        let now = Timestamp::now();
+        let (other, old, new) = (ca(), ca(), ca());
+        let before = with(&with("", &other, now), &old, now);
+        let during = with(&before, &format!("{old}{new}"), now);
+        assert_eq!(certificates(&during).len(), 3);
+        let trusted = Trusted { cas: new.clone(), retired: old.clone() };
+        let after = merged(&during, &trusted, now);
+        assert_eq!(certificates(&after).len(), 2);
+        assert!(contains(&after, &other) && contains(&after, &new));
+        assert_eq!(merged(&after, &trusted, now), after, "nothing to take out");
     }
 
     #[test]
     fn the_oldest_and_the_expired_fall_out() {
         let now = Timestamp::now();
         let all: Vec<String> = (0..=CERTIFICATES_MAX).map(|_| ca()).collect();
-        let bundle = all.iter().fold(String::new(), |bundle, ca| merged(&bundle, ca, now));
+        let bundle = all.iter().fold(String::new(), |bundle, ca| with(&bundle, ca, now));
         assert_eq!(certificates(&bundle).len(), CERTIFICATES_MAX);
         assert!(!contains(&bundle, &all[0]) && contains(&bundle, &all[1]));
 
-        let in_two_years = now + jiff::SignedDuration::from_hours(2 * 365 * 24);
-        assert_eq!(certificates(&merged(&bundle, &all[0], in_two_years)).len(), 1);
+        let in_two_days = now + jiff::SignedDuration::from_hours(2 * 24);
+        assert_eq!(certificates(&with(&bundle, &all[0], in_two_days)).len(), 1);
         let garbled = format!("{BEGIN}\nnothing\n{END}\n");
-        assert_eq!(certificates(&merged(&garbled, &all[0], now)).len(), 1);
+        assert_eq!(certificates(&with(&garbled, &all[0], now)).len(), 1);
     }
 }

@@ -1,11 +1,20 @@
-//! The webhook's certificate, made at every start.
+//! The certificate that API servers know us by: made by ourselves, or somebody else's in files.
 //!
-//! Nothing is stored: the key never leaves the process, and every start adds the new CA to those of the
-//! other instances (`bundle`). A process that runs for a year has to be restarted before the
-//! certificate ends.
+//! ```text
+//!   rotation: what is due, by the wall clock     keeper: makes or reads, publishes, serves, takes back
+//! ```
+//!
+//! Of our own nothing is stored. A CA signs one leaf and its key is gone then; every instance has its
+//! own, beside those of the others in each `caBundle` (`bundle`).
 
-use std::sync::Arc;
+mod files;
+pub mod keeper;
+mod rotation;
 
+use std::sync::{Arc, PoisonError, RwLock};
+use std::time::Duration;
+
+use jiff::{SignedDuration, Timestamp};
 use rcgen::{
     BasicConstraints, CertificateParams, DnType, ExtendedKeyUsagePurpose, IsCa, Issuer, KeyPair,
     KeyUsagePurpose, date_time_ymd,
@@ -13,23 +22,44 @@ use rcgen::{
 use rustls::ServerConfig;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, PrivatePkcs8KeyDer};
 use rustls::server::danger::ClientCertVerifier;
+use rustls::server::{ClientHello, ResolvesServerCert};
+use rustls::sign::CertifiedKey;
 use tokio_rustls::TlsAcceptor;
 
 use crate::error::Error;
+pub use files::Files;
+pub use rotation::Validity;
 
+/// Certificates hold from this long ago, for clocks that differ.
+const SKEW: SignedDuration = SignedDuration::from_hours(24);
+
+/// Where the certificate comes from.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum CertificateOptions {
+    /// Of our own, each for this long.
+    Own { lifetime: Duration },
+    /// cert-manager's, for instance.
+    Files(Files),
+}
+
+#[derive(Clone, Debug)]
 pub struct Certificate {
-    leaf: CertificateDer<'static>,
-    key: PrivateKeyDer<'static>,
+    key: Arc<CertifiedKey>,
     /// PEM, for `caBundle`.
     pub ca: String,
+    pub validity: Validity,
 }
 
 impl Certificate {
     /// For localhost, 127.0.0.1 and the names or addresses that the API server calls us by.
-    pub fn make(hosts: &[String]) -> Result<Self, Error> {
+    pub fn make(hosts: &[String], now: Timestamp, lifetime: Duration) -> Result<Self, Error> {
         let failed = |error: rcgen::Error| Error::Certificate(error.to_string());
+        let lifetime = SignedDuration::try_from(lifetime).unwrap_or(SignedDuration::MAX);
+        // As far as the calendar goes.
+        let until = now.saturating_add(lifetime).unwrap_or(Timestamp::MAX);
+        let validity = Validity { from: now.saturating_sub(SKEW).unwrap_or(Timestamp::MIN), until };
         let ca_key = KeyPair::generate().map_err(failed)?;
-        let mut ca_params = params(Vec::new(), "holdfast CA").map_err(failed)?;
+        let mut ca_params = params(Vec::new(), "holdfast CA", validity).map_err(failed)?;
         ca_params.is_ca = IsCa::Ca(BasicConstraints::Constrained(0));
         ca_params.key_usages = vec![KeyUsagePurpose::KeyCertSign];
         let ca = ca_params.self_signed(&ca_key).map_err(failed)?.pem();
@@ -42,31 +72,68 @@ impl Certificate {
             }
         }
         let key = KeyPair::generate().map_err(failed)?;
-        let mut leaf_params = params(names, "holdfast").map_err(failed)?;
+        let mut leaf_params = params(names, "holdfast", validity).map_err(failed)?;
         leaf_params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ServerAuth];
         let leaf = leaf_params.signed_by(&key, &issuer).map_err(failed)?;
 
         let key = PrivateKeyDer::from(PrivatePkcs8KeyDer::from(key.serialize_der()));
-        Ok(Self { leaf: leaf.der().clone(), key, ca })
+        Ok(Self { key: certified(vec![leaf.der().clone()], key)?, ca, validity })
+    }
+}
+
+/// Fails if the key is not that of the first certificate.
+fn certified(
+    chain: Vec<CertificateDer<'static>>,
+    key: PrivateKeyDer<'static>,
+) -> Result<Arc<CertifiedKey>, Error> {
+    let provider = rustls::crypto::ring::default_provider();
+    let certified = CertifiedKey::from_der(chain, key, &provider);
+    certified.map(Arc::new).map_err(|error| Error::Certificate(error.to_string()))
+}
+
+fn params(
+    names: Vec<String>,
+    common_name: &str,
+    validity: Validity,
+) -> Result<CertificateParams, rcgen::Error> {
+    let mut params = CertificateParams::new(names)?;
+    let date = |time: Timestamp| {
+        date_time_ymd(1970, 1, 1) + Duration::from_secs(time.as_second().try_into().unwrap_or(0))
+    };
+    params.not_before = date(validity.from);
+    params.not_after = date(validity.until);
+    params.distinguished_name.push(DnType::CommonName, common_name);
+    Ok(params)
+}
+
+/// What new connections are shown, by all acceptors made of it.
+#[derive(Debug)]
+pub struct Served(RwLock<Arc<CertifiedKey>>);
+
+impl Served {
+    fn new(certificate: &Certificate) -> Self {
+        Self(RwLock::new(certificate.key.clone()))
+    }
+
+    fn replace(&self, certificate: &Certificate) {
+        *self.0.write().unwrap_or_else(PoisonError::into_inner) = certificate.key.clone();
     }
 
     /// Takes connections of clients that show no certificate, and with `clients` of those too that
     /// show one which this verifier accepts.
     pub fn acceptor(
-        &self,
+        self: &Arc<Self>,
         clients: Option<Arc<dyn ClientCertVerifier>>,
     ) -> Result<TlsAcceptor, Error> {
         let provider = Arc::new(rustls::crypto::ring::default_provider());
-        let mut tls = ServerConfig::builder_with_provider(provider)
+        let builder = ServerConfig::builder_with_provider(provider)
             .with_safe_default_protocol_versions()
-            .and_then(|builder| {
-                let builder = match clients {
-                    Some(verifier) => builder.with_client_cert_verifier(verifier),
-                    None => builder.with_no_client_auth(),
-                };
-                builder.with_single_cert(vec![self.leaf.clone()], self.key.clone_key())
-            })
             .map_err(|error| Error::Certificate(error.to_string()))?;
+        let builder = match clients {
+            Some(verifier) => builder.with_client_cert_verifier(verifier),
+            None => builder.with_no_client_auth(),
+        };
+        let mut tls = builder.with_cert_resolver(self.clone());
         // Not h2, which kube-apiserver would choose: it has one connection then, so that one instance
         // gets every call, and one that hangs holds up all of them until its connection is given up.
         tls.alpn_protocols = vec![b"http/1.1".to_vec()];
@@ -74,20 +141,10 @@ impl Certificate {
     }
 }
 
-/// Valid from yesterday, for clocks that differ, for a year.
-fn params(names: Vec<String>, common_name: &str) -> Result<CertificateParams, rcgen::Error> {
-    let mut params = CertificateParams::new(names)?;
-    let today = jiff::Timestamp::now().to_zoned(jiff::tz::TimeZone::UTC).date();
-    let day = |days: i64| {
-        let span = jiff::Span::new().days(days);
-        let date = today.checked_add(span).unwrap_or(today);
-        let [month, day] = [date.month(), date.day()].map(i8::unsigned_abs);
-        date_time_ymd(date.year().into(), month, day)
-    };
-    params.not_before = day(-1);
-    params.not_after = day(365);
-    params.distinguished_name.push(DnType::CommonName, common_name);
-    Ok(params)
+impl ResolvesServerCert for Served {
+    fn resolve(&self, _: ClientHello<'_>) -> Option<Arc<CertifiedKey>> {
+        Some(self.0.read().unwrap_or_else(PoisonError::into_inner).clone())
+    }
 }
 
 #[cfg(test)]
@@ -95,11 +152,19 @@ mod tests {
     use super::*;
 
     #[test]
-    fn certificates_can_be_made_for_any_address() {
+    fn certificates_can_be_made_for_any_address_and_time() {
+        let now = Timestamp::now();
         for host in ["127.0.0.1", "::1", "10.1.2.3", "holdfast.holdfast-system.svc"] {
-            let certificate = Certificate::make(&[host.to_owned()]).unwrap();
-            certificate.acceptor(None).unwrap();
+            let lifetime = Duration::from_secs(10);
+            let certificate = Certificate::make(&[host.to_owned()], now, lifetime).unwrap();
+            Arc::new(Served::new(&certificate)).acceptor(None).unwrap();
             assert!(certificate.ca.starts_with("-----BEGIN CERTIFICATE-----"));
+            // As written into it.
+            let read = Validity::of(certificate.key.end_entity_cert().unwrap()).unwrap();
+            assert_eq!(read.until.as_second(), certificate.validity.until.as_second());
+            assert_eq!(read.from.as_second(), certificate.validity.from.as_second());
         }
+        let hundred_years = Duration::from_hours(100 * 365 * 24);
+        assert!(Certificate::make(&[], now, hundred_years).is_ok());
     }
 }

@@ -8,8 +8,9 @@ use std::time::Duration;
 use http::StatusCode;
 use jiff::Timestamp;
 use serde_json::{Value, json};
+use tokio::sync::watch;
 
-use super::bundle::{contains, merged};
+use super::bundle::{Trusted, contains, merged};
 use super::entry::{Entry, address, client};
 use super::{MANAGED_BY, NAME, PART_OF, refused};
 use crate::api_client::{Answer, ApiClient, NoAnswer};
@@ -30,8 +31,7 @@ pub struct Registration {
     pub client: ApiClient,
     /// What the API server calls about evictions; other matters have other paths.
     pub url: String,
-    /// PEM.
-    pub ca: String,
+    pub trusted: watch::Receiver<Trusted>,
     pub entry: Entry,
 }
 
@@ -125,16 +125,15 @@ impl Registration {
             return Ok(State::Elsewhere);
         }
         let mut object = found.clone();
-        let held = bundle(&object)?;
-        let state = if contains(&held, &self.ca) {
-            State::Kept
-        } else {
-            let merged = encoded(&merged(&held, &self.ca, Timestamp::now()));
+        let (held, trusted) = (bundle(&object)?, self.trusted.borrow().clone());
+        let kept = contains(&held, &trusted.cas);
+        let merged = merged(&held, &trusted, Timestamp::now());
+        if merged != held {
             for config in Entry::client_configs(&mut object) {
-                config["caBundle"] = merged.clone();
+                config["caBundle"] = encoded(&merged);
             }
-            State::Readded
-        };
+        }
+        let state = if kept { State::Kept } else { State::Readded };
         amend(&mut object);
         if object == found {
             return Ok(state);
@@ -156,7 +155,7 @@ impl Registration {
         let object = self.entry.object().title();
         match new {
             State::Kept => tracing::info!(%object, "in place"),
-            State::Readded => tracing::warn!(%object, "our certificate was gone; it is back"),
+            State::Readded => tracing::warn!(%object, "our certificate was not in it; it is now"),
             State::Deleted => tracing::warn!(%object, "{}", self.entry.loss()),
             State::Elsewhere => tracing::warn!(
                 %object,
@@ -179,7 +178,7 @@ impl Registration {
     }
 
     async fn create(&self) -> Result<Answer, String> {
-        let body = self.body(&self.ca, &Value::Null);
+        let body = self.body(&self.trusted.borrow().cas, &Value::Null);
         let path = self.entry.object().path();
         let all = path.rsplit_once('/').map_or(path.as_str(), |(all, _)| all);
         let path = format!("{all}?fieldManager={NAME}");
@@ -190,7 +189,8 @@ impl Registration {
     async fn replace(&self, mut object: Value) -> Result<Answer, String> {
         // Of one that was a stranger's until now, those are none of ours.
         let held = if is_ours(&object) { bundle(&object)? } else { String::new() };
-        let mut body = self.body(&merged(&held, &self.ca, Timestamp::now()), &object);
+        let merged = merged(&held, &self.trusted.borrow().clone(), Timestamp::now());
+        let mut body = self.body(&merged, &object);
         for part in ["webhooks", "spec"] {
             if !body[part].is_null() {
                 object[part] = body[part].take();

@@ -21,7 +21,7 @@ use x509_parser::parse_x509_certificate;
 
 use crate::api_client::{ApiClient, NoAnswer};
 use crate::error::Error;
-use crate::install::certificate::Certificate;
+use crate::install::certificate::Served;
 use crate::listen::PeerCertificate;
 
 const PATH: &str = "/api/v1/namespaces/kube-system/configmaps/extension-apiserver-authentication";
@@ -129,14 +129,14 @@ pub struct Trust {
 
 impl Trust {
     /// Follows the cluster's word for ever.
-    pub async fn keep(self, client: ApiClient, certificate: Certificate) {
+    pub async fn keep(self, client: ApiClient, served: Arc<Served>) {
         loop {
             tokio::time::sleep(REFRESH).await;
             let renewed = match FrontProxy::read(&client).await {
                 Ok(now) if now == **self.front_proxy.borrow() => continue,
-                Ok(now) => now.verifier().and_then(|verifier| {
-                    Ok((Arc::new(now), certificate.acceptor(Some(verifier))?))
-                }),
+                Ok(now) => now
+                    .verifier()
+                    .and_then(|verifier| Ok((Arc::new(now), served.acceptor(Some(verifier))?))),
                 Err(error) => Err(error),
             };
             match renewed {

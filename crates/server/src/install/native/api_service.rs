@@ -5,8 +5,9 @@ use std::time::Duration;
 use http::StatusCode;
 use jiff::Timestamp;
 use serde_json::{Value, json};
+use tokio::sync::watch;
 
-use super::super::bundle::{contains, merged};
+use super::super::bundle::{Trusted, merged};
 use super::super::registration::{decoded, encoded};
 use super::super::{NAME, SYSTEM_NAMESPACE};
 use crate::api_client::{ApiClient, NoAnswer};
@@ -38,8 +39,7 @@ const IN_A_ROW: usize = 5;
 #[derive(Clone, Debug)]
 pub struct Place {
     pub port: u16,
-    /// PEM.
-    pub ca: String,
+    pub trusted: watch::Receiver<Trusted>,
 }
 
 /// The `APIService` as it stands; null if it is missing, which is how an uninstallation leaves it that
@@ -96,12 +96,13 @@ pub async fn take_over(client: &ApiClient, place: &Place) -> Result<(), Error> {
         let held = decoded(&object["spec"]["caBundle"])?;
         let service = json!({"namespace": SYSTEM_NAMESPACE, "name": NAME, "port": place.port});
         let ours = Standing { object: object.clone() }.is_ours();
-        if ours && object["spec"]["service"] == service && contains(&held, &place.ca) {
+        let known = if ours { held.as_str() } else { "" };
+        let merged = merged(known, &place.trusted.borrow().clone(), Timestamp::now());
+        if ours && object["spec"]["service"] == service && merged == held {
             return Ok(false);
         }
-        let held = if ours { held } else { String::new() };
         object["spec"]["service"] = service;
-        object["spec"]["caBundle"] = encoded(&merged(&held, &place.ca, Timestamp::now()));
+        object["spec"]["caBundle"] = encoded(&merged);
         if let Some(labels) = object["metadata"]["labels"].as_object_mut() {
             labels.remove(AUTOMANAGED);
         }

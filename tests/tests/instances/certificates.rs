@@ -1,0 +1,84 @@
+//! Certificates follow one another while evictions go on.
+
+use std::time::Duration;
+
+use holdfast_e2e::fixture::fixture;
+use holdfast_e2e::wait::{until, until_within};
+use serde_json::Value;
+
+use crate::fleet::Fleet;
+use crate::job::{Job, Shape};
+use crate::load::under_load;
+
+const CLIENTS: usize = 4;
+const EXPIRY: &str = "holdfast_certificate_expiry_timestamp_seconds";
+
+/// Half of it is over when another is made.
+const LIFETIME: &str = "16s";
+const ROTATIONS: usize = 3;
+
+pub fn certificates_rotate_under_load_and_no_admission_fails() {
+    let fleet = Fleet::start_with("certificates", 2, &["--certificate-lifetime", LIFETIME]);
+    let shape = Shape { budgets: 2, replicas: 6, pods: 2, min_count: 2, min_available: 5 };
+    let job = Job::create("certificates", shape);
+    let expiry = || fleet.servers.iter().map(|server| server.metric(EXPIRY)).collect::<Vec<_>>();
+    let tally = under_load(&job, CLIENTS, || {
+        for rotation in 1..=ROTATIONS {
+            let before = expiry();
+            until_within(Duration::from_mins(1), "every instance serves another", || {
+                let now = expiry();
+                let all = before.iter().zip(&now).all(|(before, now)| before < now);
+                if all { Ok(()) } else { Err(format!("rotation {rotation}: {before:?}, {now:?}")) }
+            });
+        }
+    });
+    println!("{ROTATIONS} rotations: {tally}");
+    assert!(tally.count(201) > 0, "nothing was evicted: {tally}");
+    // What an API server says of a webhook whose certificate it does not know.
+    assert_eq!(tally.count(500), 0, "{tally}");
+
+    // Wherever we are known by certificates it is by the same, and by few.
+    until("every bundle holds the same", || {
+        let bundles = bundles();
+        let same = bundles.windows(2).all(|pair| pair[0].1 == pair[1].1);
+        let few = bundles.iter().all(|(_, held)| (2..=4).contains(&held.len()));
+        if same && few { Ok(()) } else { Err(format!("{bundles:#?}")) }
+    });
+    drop(job);
+    fleet.stop();
+}
+
+/// The certificates by which API servers know us, in order, by where that is written.
+fn bundles() -> Vec<(String, Vec<String>)> {
+    let webhooks = |kind: &str| format!("/apis/admissionregistration.k8s.io/v1/{kind}");
+    let crd = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions/podunavailablebudgets.policy.kruise.io";
+    let paths = [
+        format!("{}/holdfast", webhooks("mutatingwebhookconfigurations")),
+        format!("{}/holdfast", webhooks("validatingwebhookconfigurations")),
+        format!("{}/holdfast-pod-groups", webhooks("mutatingwebhookconfigurations")),
+        format!("{}/holdfast-pod-groups", webhooks("validatingwebhookconfigurations")),
+        crd.to_owned(),
+    ];
+    let mut found = Vec::new();
+    for path in paths {
+        let object = fixture().admin.get(&path).ok().body;
+        let conversion = &object["spec"]["conversion"]["webhook"];
+        let webhooks = object["webhooks"].as_array().into_iter().flatten().chain([conversion]);
+        for config in webhooks.map(|webhook| &webhook["clientConfig"]) {
+            if config.is_object() {
+                found.push((path.clone(), certificates(config)));
+            }
+        }
+    }
+    found
+}
+
+fn certificates(config: &Value) -> Vec<String> {
+    let bundle: k8s_openapi::ByteString =
+        serde_json::from_value(config["caBundle"].clone()).expect("it is in base64");
+    let text = String::from_utf8(bundle.0).expect("it is PEM");
+    let mut all: Vec<String> =
+        text.split("-----BEGIN").skip(1).map(|pem| pem.trim().to_owned()).collect();
+    all.sort();
+    all
+}
