@@ -33,6 +33,8 @@ mod effect;
 mod election;
 mod error;
 mod exempt;
+#[cfg(test)]
+mod fuzz;
 mod gang;
 mod guard;
 mod health;

@@ -2,6 +2,7 @@
 
 use std::net::SocketAddr;
 use std::pin::pin;
+use std::sync::Arc;
 use std::time::Duration;
 
 use axum::extract::State;
@@ -9,18 +10,17 @@ use axum::http::{HeaderValue, header};
 use axum::middleware::map_response_with_state;
 use axum::response::Response;
 use axum::{Extension, Router};
-use hyper_util::rt::{TokioExecutor, TokioIo};
+use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use hyper_util::server::conn::auto;
 use hyper_util::server::graceful::{GracefulShutdown, Watcher};
 use hyper_util::service::TowerToHyperService;
 use rustls::pki_types::CertificateDer;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::watch;
+use tokio::sync::{Semaphore, watch};
 use tokio_rustls::TlsAcceptor;
 
 use crate::error::Error;
-use crate::runtime::ASKED_MAX;
 
 /// Longer than the webhook's last answer, so that every request in flight gets one.
 const DRAIN: Duration = Duration::from_millis(9500);
@@ -30,6 +30,21 @@ const DRAIN: Duration = Duration::from_millis(9500);
 const NOTICE: Duration = Duration::from_secs(1);
 
 const HANDSHAKE: Duration = Duration::from_secs(5);
+
+/// What clients may take of us.
+#[derive(Clone, Copy, Debug)]
+struct Bounds {
+    /// More wait to be accepted. Each has one request at a time, so no more are ever under way; in native
+    /// mode each watch has one.
+    connections: usize,
+    /// For the head of a request, and between two of them. Clients of Kubernetes close a connection that
+    /// has been idle for 90 seconds; were we the first, requests would be lost.
+    head: Duration,
+    /// kube-apiserver names each group of a user in a header.
+    headers: usize,
+}
+
+const BOUNDS: Bounds = Bounds { connections: 2048, head: Duration::from_secs(100), headers: 1000 };
 
 pub async fn bind(address: SocketAddr) -> Result<(TcpListener, SocketAddr), Error> {
     let failed = |error: std::io::Error| Error::Listen { address, reason: error.to_string() };
@@ -49,8 +64,19 @@ pub async fn serve(
     listener: TcpListener,
     tls: Option<watch::Receiver<TlsAcceptor>>,
     router: Router,
+    stop: watch::Receiver<bool>,
+) {
+    serve_within(BOUNDS, listener, tls, router, stop).await;
+}
+
+async fn serve_within(
+    bounds: Bounds,
+    listener: TcpListener,
+    tls: Option<watch::Receiver<TlsAcceptor>>,
+    router: Router,
     mut stop: watch::Receiver<bool>,
 ) {
+    let room = Arc::new(Semaphore::new(bounds.connections));
     let graceful = GracefulShutdown::new();
     let told = map_response_with_state(stop.clone(), last_on_its_connection);
     let router = router.layer(told);
@@ -60,15 +86,29 @@ pub async fn serve(
         tokio::time::sleep(NOTICE).await;
     });
     loop {
-        let accepted = tokio::select! {
-            accepted = listener.accept() => accepted,
+        let accepting = async {
+            // Never closed.
+            let place = room.clone().acquire_owned().await;
+            (listener.accept().await, place)
+        };
+        let (accepted, place) = tokio::select! {
+            accepted = accepting => accepted,
             () = &mut stopping => break,
         };
         match accepted {
             Ok((stream, _)) => {
+                if room.available_permits() == 0 {
+                    tracing::warn!(
+                        connections = bounds.connections,
+                        "no more connections are accepted"
+                    );
+                }
                 let acceptor = tls.as_ref().map(|tls| tls.borrow().clone());
-                let connection = connection(stream, acceptor, router.clone(), graceful.watcher());
-                tokio::spawn(connection);
+                let (router, watcher) = (router.clone(), graceful.watcher());
+                tokio::spawn(async move {
+                    connection(stream, acceptor, router, watcher, bounds).await;
+                    drop(place);
+                });
             }
             Err(error) => {
                 // Out of file descriptors, most likely: wait for some to be closed.
@@ -94,19 +134,25 @@ async fn last_on_its_connection(
     response
 }
 
-async fn connection(stream: TcpStream, tls: Option<TlsAcceptor>, router: Router, watcher: Watcher) {
+async fn connection(
+    stream: TcpStream,
+    tls: Option<TlsAcceptor>,
+    router: Router,
+    watcher: Watcher,
+    bounds: Bounds,
+) {
     // Answers are small and awaited.
     if let Err(error) = stream.set_nodelay(true) {
         tracing::debug!(%error, "cannot set TCP_NODELAY");
     }
     let result = match tls {
-        None => exchange(stream, router, watcher).await,
+        None => exchange(stream, router, watcher, bounds).await,
         Some(tls) => match tokio::time::timeout(HANDSHAKE, tls.accept(stream)).await {
             Ok(Ok(stream)) => {
                 let (_, session) = stream.get_ref();
                 let shown = session.peer_certificates().and_then(|chain| chain.first());
                 let peer = PeerCertificate(shown.map(|leaf| leaf.clone().into_owned()));
-                exchange(stream, router.layer(Extension(peer)), watcher).await
+                exchange(stream, router.layer(Extension(peer)), watcher, bounds).await
             }
             Ok(Err(error)) => Err(error.into()),
             Err(_) => Err("no TLS handshake in time".into()),
@@ -121,12 +167,16 @@ async fn exchange(
     stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static,
     router: Router,
     watcher: Watcher,
+    bounds: Bounds,
 ) -> Result<(), Box<dyn std::error::Error + Send + Sync>> {
-    let mut builder = auto::Builder::new(TokioExecutor::new());
-    // The webhook speaks HTTP/1.1 (see `certificate`). Without TLS a client may begin with HTTP/2; it
-    // gets as many streams as the runtime takes evictions.
-    builder.http2().max_concurrent_streams(u32::try_from(ASKED_MAX).ok());
+    // Not HTTP/2 either way (see `certificate`): a connection would have many requests.
+    let mut builder = auto::Builder::new(TokioExecutor::new()).http1_only();
+    let timer = TokioTimer::new();
+    builder.http1().timer(timer).header_read_timeout(bounds.head).max_headers(bounds.headers);
     let service = TowerToHyperService::new(router);
     let connection = builder.serve_connection(TokioIo::new(stream), service).into_owned();
     watcher.watch(connection).await
 }
+
+#[cfg(test)]
+mod tests;

@@ -1,5 +1,6 @@
 //! `POST /evict`: the API server asks, the engine decides. And what `PodUnavailableBudgets` need besides.
 
+mod body;
 mod budgets;
 mod place;
 mod pods;
@@ -7,8 +8,8 @@ mod pods;
 use axum::Json;
 use axum::Router;
 use axum::body::Bytes;
+use axum::extract::State;
 use axum::extract::rejection::BytesRejection;
-use axum::extract::{DefaultBodyLimit, State};
 use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
 use axum::routing::post;
@@ -23,6 +24,7 @@ use crate::gang::Placer;
 use crate::install::gang::{self, PLACE_PATH, WORKLOADS_PATH};
 use crate::install::unavailable::{BUDGETS_PATH, CONVERT_PATH, PODS_PATH, PROBE};
 use crate::metrics::Metrics;
+use body::bounded;
 use pods::Pods;
 
 /// As registered with the API server. We always answer before (see `decide`).
@@ -39,34 +41,26 @@ const PODS_MAX: usize = 8 * 1024 * 1024;
 const BUDGETS_MAX: usize = 64 * 1024 * 1024;
 
 pub fn router(decider: Decider) -> Router {
-    Router::new()
-        .route("/evict", post(evict))
-        .layer(DefaultBodyLimit::max(BODY_MAX))
-        .with_state(decider)
+    bounded(Router::new().route("/evict", post(evict)), BODY_MAX, 32).with_state(decider)
 }
 
 /// Everything about `PodUnavailableBudgets`.
 pub fn unavailable(client: ApiClient, decider: Decider) -> Router {
     let exemptions = Exemptions::new(client.clone());
-    let pods = Router::new()
-        .route(PODS_PATH, post(pods::review))
-        .layer(DefaultBodyLimit::max(PODS_MAX))
-        .with_state(Pods { decider, exemptions });
+    let pods = Router::new().route(PODS_PATH, post(pods::review));
+    let pods = bounded(pods, PODS_MAX, 8).with_state(Pods { decider, exemptions });
     let budgets = Router::new()
         .route(BUDGETS_PATH, post(budgets::validate))
-        .route(CONVERT_PATH, post(budgets::convert))
-        .layer(DefaultBodyLimit::max(BUDGETS_MAX))
-        .with_state(client);
-    pods.merge(budgets)
+        .route(CONVERT_PATH, post(budgets::convert));
+    pods.merge(bounded(budgets, BUDGETS_MAX, 2).with_state(client))
 }
 
 /// Everything about pod groups.
 pub fn gang(placer: Placer) -> Router {
-    Router::new()
+    let router = Router::new()
         .route(PLACE_PATH, post(place::place))
-        .route(WORKLOADS_PATH, post(place::workload))
-        .layer(DefaultBodyLimit::max(PODS_MAX))
-        .with_state(placer)
+        .route(WORKLOADS_PATH, post(place::workload));
+    bounded(router, PODS_MAX, 8).with_state(placer)
 }
 
 async fn evict(State(decider): State<Decider>, body: Result<Bytes, BytesRejection>) -> Response {
@@ -113,7 +107,7 @@ fn refuse(error: &ReviewError) -> Response {
     }
 }
 
-fn refusal(uid: &str, error: &ReviewError) -> Value {
+pub fn refusal(uid: &str, error: &ReviewError) -> Value {
     let mut refusal = denial(uid, 400, "BadRequest", &error.to_string());
     refusal["response"]["status"]["details"] = json!({"causes": [{
         "reason": "FieldValueInvalid",

@@ -14,7 +14,7 @@ const CLIENTS: usize = 4;
 const EXPIRY: &str = "holdfast_certificate_expiry_timestamp_seconds";
 
 /// Half of it is over when another is made.
-const LIFETIME: &str = "16s";
+const LIFETIME: &str = "12s";
 const ROTATIONS: usize = 3;
 
 pub fn certificates_rotate_under_load_and_no_admission_fails() {

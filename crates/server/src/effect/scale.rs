@@ -9,6 +9,7 @@ use holdfast_core::Input;
 use holdfast_core::io::ScaleOutcome;
 use holdfast_core::model::{ControllerRef, GroupKind};
 use http::StatusCode;
+use tokio::sync::Semaphore;
 use tokio::time::Instant;
 
 use super::get;
@@ -18,20 +19,27 @@ use crate::discovery::{self, Resource};
 /// A custom kind can be redefined under us, with or without a scale subresource.
 const REMEMBERED: Duration = Duration::from_mins(1);
 
+/// Reads under way at a time. Whoever makes pods says who owns them, and may name a thousand owners of kinds that
+/// do not exist.
+const READS_MAX: usize = 16;
+
 #[derive(Clone, Debug)]
 pub struct ScaleReader {
     client: ApiClient,
+    room: Arc<Semaphore>,
     /// One entry per kind of owner that a covered pod has: a handful.
     known: Arc<Mutex<HashMap<GroupKind, (Instant, Resource)>>>,
 }
 
 impl ScaleReader {
     pub fn new(client: ApiClient) -> Self {
-        Self { client, known: Arc::default() }
+        Self { client, room: Arc::new(Semaphore::new(READS_MAX)), known: Arc::default() }
     }
 
     /// [`holdfast_core::Command::ReadScale`].
     pub async fn read(self, namespace: String, owner: ControllerRef) -> Input {
+        // It is never closed.
+        let _room = self.room.acquire().await;
         let outcome = match self.outcome(&namespace, &owner).await {
             Ok(outcome) => outcome,
             Err(NoAnswer(reason)) => ScaleOutcome::Failed(reason),

@@ -51,6 +51,9 @@ const BATCH: usize = 256;
 /// For how long a namespace is covered for a workload that is about to be created.
 const ANNOUNCED: Duration = Duration::from_secs(30);
 
+/// Namespaces that are covered for such workloads: each is named in the webhook's configuration.
+const ANNOUNCED_MAX: usize = 1000;
+
 /// What the webhooks want to know.
 #[derive(Debug)]
 pub enum Asked {
@@ -242,6 +245,13 @@ impl Runtime {
     fn take(&mut self, asked: Asked) {
         match asked {
             Asked::Place(place) => self.place(place),
+            Asked::Cover(namespace)
+                if self.announced.len() >= ANNOUNCED_MAX
+                    && !self.announced.contains_key(&namespace) =>
+            {
+                // Whoever waits for it is refused, and tries again.
+                tracing::warn!(namespace, "too many namespaces are about to have pod groups");
+            }
             Asked::Cover(namespace) => {
                 self.announced.insert(namespace, Instant::now() + ANNOUNCED);
                 self.cover();

@@ -159,6 +159,17 @@ mod tests {
     }
 
     #[test]
+    fn aliases_that_grow_out_of_bounds_are_refused() {
+        let nine = |of: &str| [of; 9].join(",");
+        let mut lines = vec![format!("a0: &a0 [{}]", nine("x"))];
+        lines.extend((1..12).map(|i| format!("a{i}: &a{i} [{}]", nine(&format!("*a{}", i - 1)))));
+        let mut bomb = call("application/yaml", "");
+        bomb.body = lines.join("\n").into();
+        let refused = Document::read(&bomb).unwrap_err().into_response();
+        assert_eq!(refused.status(), StatusCode::BAD_REQUEST);
+    }
+
+    #[test]
     fn other_formats_are_refused() {
         let code = |content, body| {
             Document::read(&call(content, body)).unwrap_err().into_response().status()

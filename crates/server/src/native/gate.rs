@@ -116,7 +116,7 @@ impl Gate {
 }
 
 /// The name of the one pod that is to be evicted.
-fn asked_about(call: &Call) -> Result<String, String> {
+pub fn asked_about(call: &Call) -> Result<String, String> {
     let GatePut { uid, mut pods } = match content_type(&call.headers) {
         "application/vnd.kubernetes.protobuf" => {
             protobuf::gate_put(&call.body).map_err(|e| e.to_string())?

@@ -15,6 +15,8 @@
 mod accept;
 mod discovery;
 mod document;
+#[cfg(test)]
+pub mod fuzzed;
 mod gate;
 mod openapi;
 mod patch;

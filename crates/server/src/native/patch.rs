@@ -2,6 +2,7 @@
 
 use holdfast_api::native::{strategic, validate};
 use http::{Method, StatusCode};
+use json_patch::PatchOperation;
 use serde_json::Value;
 
 use super::document::{Document, content_type, unsupported};
@@ -10,13 +11,16 @@ use super::relay::{
     passed_on, refuse_invalid, refuse_other_version, send, shown, unreachable,
 };
 use super::status::{self, Refusal};
-use super::{Call, Native, words};
+use super::{BODY_MAX, Call, Native, words};
 use crate::api_client::read;
 
 const STRATEGIC: &str = "application/strategic-merge-patch+json";
-const MERGE: &str = "application/merge-patch+json";
-const JSON_PATCH: &str = "application/json-patch+json";
+pub const MERGE: &str = "application/merge-patch+json";
+pub const JSON_PATCH: &str = "application/json-patch+json";
 const APPLY: &str = "application/apply-patch+yaml";
+
+/// As many as kube-apiserver takes.
+const OPERATIONS_MAX: usize = 10_000;
 
 /// As often as kube-apiserver tries a patch on an object that changes meanwhile.
 const PATCH_TRIES: usize = 5;
@@ -134,7 +138,7 @@ async fn patch_here(native: &Native, call: &Call, kind: &str) -> Relayed {
     }
 }
 
-fn apply(kind: &str, current: &Value, patch: &Value) -> Result<Value, Refusal> {
+pub fn apply(kind: &str, current: &Value, patch: &Value) -> Result<Value, Refusal> {
     let wrong = |why: String| Refusal::from(status::bad_request(&why));
     if kind == STRATEGIC {
         return strategic::merge(current, patch).map_err(|e| wrong(e.to_string()));
@@ -142,10 +146,49 @@ fn apply(kind: &str, current: &Value, patch: &Value) -> Result<Value, Refusal> {
     let mut patched = current.clone();
     if kind == MERGE {
         json_patch::merge(&mut patched, patch);
-    } else {
-        let operations: json_patch::Patch =
-            serde_json::from_value(patch.clone()).map_err(|e| wrong(e.to_string()))?;
-        json_patch::patch(&mut patched, &operations).map_err(|e| wrong(e.to_string()))?;
+        return Ok(patched);
+    }
+    let json_patch::Patch(operations) =
+        serde_json::from_value(patch.clone()).map_err(|e| wrong(e.to_string()))?;
+    if operations.len() > OPERATIONS_MAX {
+        return Err(status::too_large().into());
+    }
+    let mut copied = 0;
+    for operation in operations {
+        // Each may double what is there.
+        if let PatchOperation::Copy(copy) = &operation {
+            let source = patched.pointer(copy.from.as_str());
+            copied += source.map_or(0, |source| source.to_string().len());
+            if copied > BODY_MAX {
+                return Err(status::too_large().into());
+            }
+        }
+        json_patch::patch(&mut patched, &[operation]).map_err(|e| wrong(e.to_string()))?;
     }
     Ok(patched)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use axum::response::IntoResponse as _;
+    use serde_json::json;
+
+    #[test]
+    fn copies_of_copies_are_refused_as_kube_apiserver_does() {
+        let current = json!({"metadata": {"annotations": {"a": "b"}}});
+        let copy =
+            |i: usize| json!({"op": "copy", "from": "/metadata", "path": format!("/metadata/{i}")});
+        let apply = |copies: usize| {
+            let patch: Vec<Value> = (0..copies).map(copy).collect();
+            apply(JSON_PATCH, &current, &patch.into())
+        };
+        assert_eq!(apply(1).unwrap()["metadata"]["0"]["annotations"]["a"], "b");
+        let refused = apply(64).unwrap_err().into_response();
+        assert_eq!(refused.status(), StatusCode::PAYLOAD_TOO_LARGE);
+        let test = json!({"op": "test", "path": "/metadata/annotations/a", "value": "b"});
+        let many: Value = vec![test; OPERATIONS_MAX + 1].into();
+        let refused = super::apply(JSON_PATCH, &current, &many).unwrap_err().into_response();
+        assert_eq!(refused.status(), StatusCode::PAYLOAD_TOO_LARGE);
+    }
 }

@@ -12,7 +12,7 @@
 mod backoff;
 mod budgets;
 mod source;
-mod wire;
+pub mod wire;
 
 use std::collections::HashMap;
 use std::time::Duration;
