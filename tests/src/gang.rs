@@ -25,10 +25,36 @@ impl Shape {
         if fixture().has_pod_groups() { Self::Kubernetes } else { Self::Holdfast }
     }
 
-    fn api(self) -> &'static str {
+    /// Of `PodGroups` and Workloads.
+    pub fn api(self) -> &'static str {
         match self {
             Self::Kubernetes => "scheduling.k8s.io/v1beta1",
             Self::Holdfast => "scheduling.holdfast.dev/v1alpha1",
+        }
+    }
+
+    /// The spec of a group by a template of a Workload, whose policy this is.
+    pub fn group_of(self, workload: &str, template: &str, policy: &Value) -> Value {
+        match self {
+            Self::Kubernetes => json!({
+                "workloadRef": {"workloadName": workload, "templateName": template},
+                "schedulingPolicy": policy,
+            }),
+            Self::Holdfast => {
+                json!({"workloadRef": {"name": workload}, "podGroupTemplateName": template})
+            }
+        }
+    }
+
+    /// Says in a pod, or in the template of one, that it is of this group.
+    pub fn put(self, pod: &mut Value, group: &str) {
+        match self {
+            Self::Kubernetes => {
+                pod["spec"]["schedulingGroup"] = json!({"podGroupName": group});
+            }
+            Self::Holdfast => {
+                pod["metadata"]["annotations"]["holdfast.dev/pod-group"] = json!(group);
+            }
         }
     }
 
@@ -88,15 +114,7 @@ impl World {
     #[track_caller]
     pub fn pod_group_alone(&self, name: &str, policy: &Value) {
         let shape = Shape::of_cluster();
-        let spec = match shape {
-            Shape::Kubernetes => json!({
-                "workloadRef": {"workloadName": workload_of(name), "templateName": TEMPLATE},
-                "schedulingPolicy": policy,
-            }),
-            Shape::Holdfast => {
-                json!({"workloadRef": {"name": workload_of(name)}, "podGroupTemplateName": TEMPLATE})
-            }
-        };
+        let spec = shape.group_of(&workload_of(name), TEMPLATE, policy);
         let manifest = json!({
             "apiVersion": shape.api(),
             "kind": "PodGroup",

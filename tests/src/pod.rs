@@ -102,14 +102,8 @@ impl Pod {
                 pod["spec"]["nodeSelector"] = json!({"e2e.holdfast.dev/no-such-node": "true"});
             }
         }
-        match (&self.group, Shape::of_cluster()) {
-            (Some(group), Shape::Kubernetes) => {
-                pod["spec"]["schedulingGroup"] = json!({"podGroupName": group});
-            }
-            (Some(group), Shape::Holdfast) => {
-                pod["metadata"]["annotations"]["holdfast.dev/pod-group"] = json!(group);
-            }
-            (None, _) => {}
+        if let Some(group) = &self.group {
+            Shape::of_cluster().put(&mut pod, group);
         }
         pod
     }

@@ -9,12 +9,11 @@ use crate::client::Client;
 use crate::drain::Drain;
 use crate::evict::{Eviction, Outcome};
 use crate::fixture::{Fixture, fixture};
+use crate::gang::Shape;
 use crate::pod::{FINALIZER, Pod};
 use crate::truth::{self, MinCounts, Observer};
 use crate::wait::{until, until_within};
 use crate::why::assert_foretold;
-
-const GROUPS: &str = "apis/scheduling.k8s.io/v1beta1";
 
 /// A label of the nodes that a test's pods go to: its namespace.
 pub const WORLD: &str = "e2e.holdfast.dev/world";
@@ -113,13 +112,15 @@ impl World {
     #[track_caller]
     pub fn group_of(&self, name: &str, min_count: usize, spec: &Value) {
         self.groups.lock().expect("not poisoned").insert(name.to_owned(), min_count);
+        let api = Shape::of_cluster().api();
         let manifest = json!({
-            "apiVersion": "scheduling.k8s.io/v1beta1",
+            "apiVersion": api,
             "kind": "PodGroup",
             "metadata": {"name": name},
             "spec": spec,
         });
-        let _ = self.admin.post(&self.path(GROUPS, "podgroups", ""), &manifest).ok();
+        let path = self.path(&format!("apis/{api}"), "podgroups", "");
+        let _ = self.admin.post(&path, &manifest).ok();
     }
 
     #[track_caller]

@@ -27,7 +27,7 @@ use std::{
 use anyhow::{Context as _, Result, bail};
 use clap::ValueEnum;
 
-use crate::localkube::{self, Localkube, Options};
+use crate::localkube::{self, Localkube, Options, Release};
 use interrupt::Interrupt;
 use run::cargo;
 use summary::{Counts, Summary};
@@ -41,6 +41,10 @@ pub struct Args {
     /// 127.0.0.1 of this machine, and run kwok for the tests that need nodes
     #[arg(long, value_name = "FILE")]
     kubeconfig: Option<PathBuf>,
+    /// Run the end-to-end tests on this release of Kubernetes; the first time it is built, which takes
+    /// minutes
+    #[arg(long, value_enum, default_value_t, value_name = "RELEASE")]
+    kubernetes: Release,
     /// Run only these stages
     #[arg(long, value_enum, value_name = "STAGE", value_delimiter = ',')]
     only: Vec<Stage>,
@@ -160,18 +164,24 @@ impl Test<'_> {
         }
         let dir = localkube::workspace().join("target/localkube-test");
         let _lock = lock(&dir)?;
-        let usual = Options { lws: true, jobset: true, ..Options::default() };
+        let kubernetes = self.args.kubernetes;
+        let usual = Options { lws: true, jobset: true, kubernetes, ..Options::default() };
         self.row(&dir, &usual, &USUAL, &environment);
         let mut native = environment.clone();
         native.push(("HOLDFAST_E2E_NATIVE", "1".into()));
         // Which takes minutes to build.
         let more = Options { descheduler: self.args.full, jobset: false, ..usual.clone() };
         self.row(&dir, &more, &NATIVE, &native);
-        let plain = Options { without_pod_groups: true, ..usual };
-        self.row(&dir, &plain, &["gangs"], &environment);
+        if usual.has_pod_groups() {
+            let plain = Options { without_pod_groups: true, ..usual };
+            self.row(&dir, &plain, &["gangs"], &environment);
+        }
         let flags = ["--max-requests-inflight=20", "--max-mutating-requests-inflight=20"];
-        let scarce =
-            Options { apiserver_flags: flags.map(str::to_owned).into(), ..Options::default() };
+        let scarce = Options {
+            apiserver_flags: flags.map(str::to_owned).into(),
+            kubernetes,
+            ..Options::default()
+        };
         self.row(&dir, &scarce, &["overload"], &environment);
         Ok(())
     }

@@ -1,5 +1,6 @@
 //! How many there should be, which is more than there are once something is gone (semantics 4).
 
+use holdfast_e2e::gang::Shape;
 use holdfast_e2e::pod::Pod;
 use holdfast_e2e::wait::until;
 use holdfast_e2e::world::{World, is_condition};
@@ -10,14 +11,16 @@ pub fn a_replica_that_lost_all_its_pods_still_counts() {
     let node = world.node("n");
     let policy = json!({"gang": {"minCount": 2}});
     let workload = json!({
+        "apiVersion": Shape::of_cluster().api(),
+        "kind": "Workload",
         "metadata": {"name": "w"},
         "spec": {"podGroupTemplates": [{"name": "t", "schedulingPolicy": policy}]},
     });
-    let path = world.path("apis/scheduling.k8s.io/v1beta1", "workloads", "");
+    let api = format!("apis/{}", Shape::of_cluster().api());
+    let path = world.path(&api, "workloads", "");
     let _ = world.admin.post(&path, &workload).ok();
     for group in ["r0", "r1", "r2", "r3"] {
-        let reference = json!({"workloadName": "w", "templateName": "t"});
-        world.group_of(group, 2, &json!({"schedulingPolicy": policy, "workloadRef": reference}));
+        world.group_of(group, 2, &Shape::of_cluster().group_of("w", "t", &policy));
         for pod in [format!("{group}-0"), format!("{group}-1")] {
             world.pod(&Pod::new(&pod).of(group).on(&node));
             world.wait_ready(&pod);

@@ -5,6 +5,7 @@ use std::process::Command;
 use std::time::{Duration, Instant};
 
 use holdfast_e2e::fixture::fixture;
+use holdfast_e2e::gang::Shape;
 use holdfast_e2e::lws::{Set, Story};
 use holdfast_e2e::process::Process;
 use holdfast_e2e::shared::server;
@@ -112,7 +113,7 @@ pub fn a_replica_with_pods_to_spare_stays_whole() {
     let world = World::new("spare");
     world.group("job", 2);
     let nodes: Vec<String> = (0..3).map(|i| world.node(&format!("n{i}"))).collect();
-    let set = json!({
+    let mut set = json!({
         "metadata": {"name": "job"},
         "spec": {
             "replicas": 3,
@@ -123,13 +124,13 @@ pub fn a_replica_with_pods_to_spare_stays_whole() {
                 "metadata": {"labels": {"app": "job"}},
                 "spec": {
                     "nodeSelector": {WORLD: world.namespace},
-                    "schedulingGroup": {"podGroupName": "job"},
                     "terminationGracePeriodSeconds": 1,
                     "containers": [{"name": "main", "image": "example.com/main"}],
                 },
             },
         },
     });
+    Shape::of_cluster().put(&mut set["spec"]["template"], "job");
     let _ = world.admin.post(&world.path("apis/apps/v1", "statefulsets", ""), &set).ok();
     (0..3).for_each(|pod| world.wait_ready(&format!("job-{pod}")));
     world.budget("job", json!({"minAvailable": 0, "budgetScope": "Workload"}));

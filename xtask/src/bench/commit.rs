@@ -153,7 +153,7 @@ fn ask_uncovered(webhook: &Server, free: &Load, clients: usize) -> Result<Latenc
     Ok(all)
 }
 
-fn ask(client: &mut Client, uid: &str, namespace: &str, pod: &str) -> Result<()> {
+pub fn ask(client: &mut Client, uid: &str, namespace: &str, pod: &str) -> Result<()> {
     let review = json!({
         "apiVersion": "admission.k8s.io/v1",
         "kind": "AdmissionReview",
@@ -182,7 +182,7 @@ fn ask(client: &mut Client, uid: &str, namespace: &str, pod: &str) -> Result<()>
 }
 
 /// Where Holdfast registered itself, and the certificate that it is to be known by.
-fn webhook(bench: &Bench, holdfast: &Controller) -> Result<Server> {
+pub fn webhook(bench: &Bench, holdfast: &Controller) -> Result<Server> {
     let url = holdfast.addresses["webhook"].as_str().context("Holdfast says where it is")?;
     let address = url.strip_prefix("https://").and_then(|rest| rest.split('/').next());
     let address = address.context("an https address")?.parse()?;

@@ -10,6 +10,7 @@ mod gangs;
 mod http;
 mod load;
 mod report;
+mod soak;
 mod stats;
 mod status;
 
@@ -44,6 +45,9 @@ pub struct Args {
     /// Measure this `holdfast` instead of building one
     #[arg(long, value_name = "FILE")]
     program: Option<PathBuf>,
+    /// How long a soak takes
+    #[arg(long, default_value_t = 30, value_name = "N")]
+    minutes: u64,
     /// Rounds; in each, every variant is measured once
     #[arg(long, default_value_t = 3, value_name = "N")]
     repeat: usize,
@@ -63,6 +67,8 @@ enum Part {
     Commit,
     /// The engine alone
     Core,
+    /// One server under churn for --minutes; only if named
+    Soak,
 }
 
 /// What the measurements share.
@@ -105,7 +111,9 @@ fn in_release() -> Result<bool> {
 
 fn measure(args: &Args, results: &mut Results, comparisons: &mut Vec<Comparison>) -> Result<()> {
     let wants = |part| args.only.is_empty() || args.only.contains(&part);
-    if [Part::Evict, Part::Delete, Part::Gangs, Part::Status, Part::Commit].into_iter().any(wants) {
+    let soaks = args.only.contains(&Part::Soak);
+    let parts = [Part::Evict, Part::Delete, Part::Gangs, Part::Status, Part::Commit];
+    if soaks || parts.into_iter().any(wants) {
         let program = program(args)?;
         let dir = workspace().join("target/localkube-bench");
         if dir.exists() {
@@ -194,6 +202,10 @@ impl Bench {
         if wants(Part::Status) {
             comparisons.extend(status::COMPARISONS);
             status::run(self, results)?;
+        }
+        if args.only.contains(&Part::Soak) {
+            comparisons.extend(soak::COMPARISONS);
+            soak::run(self, results, args.minutes)?;
         }
         Ok(())
     }

@@ -16,23 +16,63 @@ use sha2::{Digest as _, Sha256};
 
 use super::{
     operator::{self, Operator},
+    options::Release,
     progress, workspace,
 };
 
 /// The directory of the programs. Builds them if this checkout's are not in the cache, which takes
 /// minutes; whoever asks at the same time waits.
-pub fn programs() -> Result<PathBuf> {
+pub fn programs(release: Release) -> Result<PathBuf> {
     let sources = workspace().join("localkube");
-    let recipe = [LDFLAGS].into_iter().chain(CONTROL_PLANE).chain(KWOK_STAGES);
+    let latest = ldflags(Release::default());
+    let recipe = [&*latest].into_iter().chain(CONTROL_PLANE).chain(KWOK_STAGES);
     let name = hash(&sources, &["", "kwok", "lws"], recipe.chain(["lws.yaml"]))?;
-    Ok(cached(&name, |target| build(&sources, target))?.join("bin"))
+    let usual = cached(&name, |target| build(&sources, target))?;
+    let Some(module) = release.module() else { return Ok(usual.join("bin")) };
+    let flags = ldflags(release);
+    let name = format!("{module}-{}", hash(&sources, &["", module], [&*flags, &*name])?);
+    let built = cached(&name, |target| build_older(&sources, module, &flags, &usual, target))?;
+    Ok(built.join("bin"))
+}
+
+/// An older control plane, with everything else as usual.
+fn build_older(
+    sources: &Path,
+    module: &str,
+    flags: &str,
+    usual: &Path,
+    target: &Path,
+) -> Result<()> {
+    need_go()?;
+    copy_tree(usual, target)?;
+    // The same few lines start every release: only what they are linked with differs.
+    let own = target.join("source");
+    fs::create_dir_all(&own).with_context(|| format!("create {}", own.display()))?;
+    for file in ["main.go", &format!("{module}/go.mod"), &format!("{module}/go.sum")] {
+        let file = sources.join(file);
+        let name = file.file_name().context("a source is a file")?;
+        fs::copy(&file, own.join(name)).with_context(|| format!("copy {}", file.display()))?;
+    }
+    let what = format!("Kubernetes {module}");
+    progress::step(&format!("download the modules of {what}"), || download(&own))?;
+    progress::step(&format!("build {what} (about 8 minutes on 2 cores)"), || {
+        go_build_with(&own, ".", &target.join("bin/localkube"), flags)
+    })
+}
+
+fn copy_tree(from: &Path, to: &Path) -> Result<()> {
+    let status = Command::new("cp").arg("-a").args([from, to]).status().context("run cp")?;
+    if !status.success() {
+        bail!("copy {} to {}: {status}", from.display(), to.display());
+    }
+    Ok(())
 }
 
 /// The descheduler's program. In the cache on its own: few need it, and those who do not shall neither
 /// build it nor build the rest anew when it changes.
 pub fn descheduler() -> Result<PathBuf> {
     let sources = workspace().join("localkube/descheduler");
-    let name = format!("descheduler-{}", hash(&sources, &[""], [LDFLAGS])?);
+    let name = format!("descheduler-{}", hash(&sources, &[""], [&*ldflags(Release::default())])?);
     let built = cached(&name, |target| {
         need_go()?;
         fs::create_dir_all(target).with_context(|| format!("create {}", target.display()))?;
@@ -49,7 +89,7 @@ pub fn descheduler() -> Result<PathBuf> {
 /// the same reasons.
 pub fn jobset(programs: &Path) -> Result<PathBuf> {
     let sources = workspace().join("localkube/jobset");
-    let name = format!("jobset-{}", hash(&sources, &[""], [LDFLAGS])?);
+    let name = format!("jobset-{}", hash(&sources, &[""], [&*ldflags(Release::default())])?);
     let built = cached(&name, |target| {
         need_go()?;
         progress::step("download the modules of JobSet", || download(&sources))?;
@@ -104,11 +144,16 @@ pub fn manifests(programs: &Path, of: &Operator) -> PathBuf {
 }
 
 /// Kubernetes' programs tell their version and choose their feature gates by these.
-const LDFLAGS: &str = "-s -w \
-    -X k8s.io/component-base/version.gitVersion=v1.37.1 \
-    -X k8s.io/component-base/version.gitMajor=1 \
-    -X k8s.io/component-base/version.gitMinor=37 \
-    -X k8s.io/component-base/version.gitTreeState=clean";
+fn ldflags(release: Release) -> String {
+    let version = release.version();
+    let minor = version.split('.').nth(1).unwrap_or_default();
+    format!(
+        "-s -w -X k8s.io/component-base/version.gitVersion=v{version} \
+         -X k8s.io/component-base/version.gitMajor=1 \
+         -X k8s.io/component-base/version.gitMinor={minor} \
+         -X k8s.io/component-base/version.gitTreeState=clean"
+    )
+}
 
 const CONTROL_PLANE: [&str; 5] =
     ["etcd", "kube-apiserver", "kube-controller-manager", "kube-scheduler", "kubectl"];
@@ -186,8 +231,12 @@ fn download(module: &Path) -> Result<()> {
 }
 
 fn go_build(module: &Path, package: &str, output: &Path) -> Result<()> {
+    go_build_with(module, package, output, &ldflags(Release::default()))
+}
+
+fn go_build_with(module: &Path, package: &str, output: &Path, flags: &str) -> Result<()> {
     let status = go(module)
-        .args(["build", "-mod=readonly", "-trimpath", "-ldflags", LDFLAGS, "-o"])
+        .args(["build", "-mod=readonly", "-trimpath", "-ldflags", flags, "-o"])
         .args([output, Path::new(package)])
         .status()
         .context("run go")?;

@@ -34,7 +34,7 @@ impl Localkube {
     /// Starts a control plane in `dir` and waits until all of it is ready. Leaves alone one that
     /// runs there already, and clears away what is left of one that does not.
     pub fn up(dir: &Path, options: &Options) -> Result<(Self, Started)> {
-        let programs = build::programs()?;
+        let programs = build::programs(options.kubernetes)?;
         if options.descheduler {
             build::descheduler()?;
         }

@@ -70,7 +70,7 @@ pub fn kube_apiserver(
         ("proxy-client-key-file", &text(&pki.key(FRONT_PROXY_CLIENT))),
         ("feature-gates", feature_gates(options)),
     ]);
-    if !options.without_pod_groups {
+    if options.has_pod_groups() {
         args.extend(flags([("runtime-config", "scheduling.k8s.io/v1beta1=true")]));
     }
     args.extend(serving(pki, port));
@@ -142,7 +142,7 @@ pub fn operator(
 
 /// `PodGroup`s and gang scheduling are off by default in this version.
 fn feature_gates(options: &Options) -> &'static str {
-    if options.without_pod_groups { "GenericWorkload=false" } else { "GenericWorkload=true" }
+    if options.has_pod_groups() { "GenericWorkload=true" } else { "GenericWorkload=false" }
 }
 
 fn serving(pki: &Pki, port: u16) -> Vec<String> {

@@ -44,7 +44,7 @@ use clap::Subcommand;
 pub use cluster::Localkube;
 use cluster::Started;
 pub use identity::Identity;
-pub use options::Options;
+pub use options::{Options, Release};
 pub use process::Process;
 
 #[derive(clap::Args)]
@@ -56,7 +56,7 @@ pub struct Args {
 pub fn run(args: &Args) -> Result<()> {
     match &args.command {
         Command::Build => {
-            println!("{}", build::programs()?.display());
+            println!("{}", build::programs(Release::default())?.display());
             Ok(())
         }
         Command::Up { at, options } => up(&at.dir()?, options),

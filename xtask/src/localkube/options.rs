@@ -23,9 +23,46 @@ pub struct Options {
     #[arg(long)]
     #[serde(default)]
     pub without_pod_groups: bool,
+    /// The release of the control plane; without pod groups, if it is not the latest
+    #[arg(long, value_enum, default_value_t, value_name = "RELEASE")]
+    #[serde(default)]
+    pub kubernetes: Release,
     /// A flag for kube-apiserver, which overrules localkube's own; may be given several times
     #[arg(long = "apiserver-flag", value_name = "--NAME=VALUE", allow_hyphen_values = true)]
     pub apiserver_flags: Vec<String>,
+}
+
+/// Of Kubernetes.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, clap::ValueEnum)]
+pub enum Release {
+    #[value(name = "1.35")]
+    V1_35,
+    #[default]
+    #[value(name = "1.37")]
+    V1_37,
+}
+
+impl Release {
+    pub fn version(self) -> &'static str {
+        match self {
+            Self::V1_35 => "1.35.4",
+            Self::V1_37 => "1.37.1",
+        }
+    }
+
+    /// Its own module within localkube's, unless it is the latest.
+    pub fn module(self) -> Option<&'static str> {
+        match self {
+            Self::V1_35 => Some("1.35"),
+            Self::V1_37 => None,
+        }
+    }
+}
+
+impl Options {
+    pub fn has_pod_groups(&self) -> bool {
+        !self.without_pod_groups && self.kubernetes == Release::default()
+    }
 }
 
 impl fmt::Display for Options {
@@ -38,8 +75,9 @@ impl fmt::Display for Options {
         ];
         let given = given.into_iter().filter(|(is_given, _)| *is_given);
         let given = given.map(|(_, option)| option.to_owned());
+        let older = self.kubernetes.module().map(|module| format!("--kubernetes={module}"));
         let flags = self.apiserver_flags.iter().map(|flag| format!("--apiserver-flag={flag}"));
-        let options: Vec<String> = given.chain(flags).collect();
+        let options: Vec<String> = given.chain(older).chain(flags).collect();
         f.write_str(if options.is_empty() { "no options" } else { "" })?;
         f.write_str(&options.join(" "))
     }

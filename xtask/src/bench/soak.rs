@@ -1,0 +1,138 @@
+//! One Holdfast for a long time under steady churn: what it takes at the end is what it took at the beginning.
+
+use std::{
+    io::{Read as _, Write as _},
+    net::TcpStream,
+    thread,
+    time::{Duration, Instant},
+};
+
+use anyhow::{Context as _, Result};
+
+use super::{
+    Bench, commit,
+    controller::{Controller, Mode},
+    load::{Api, Budgets, Load, Way},
+    report::{Comparison, Results, Target},
+    stats::Latencies,
+};
+
+pub const COMPARISONS: [Comparison; 1] = [Comparison {
+    metrics: "soak: writes nothing, p99",
+    ours: "webhook",
+    base: None,
+    target: Some(Target::AtMost(5.0)),
+}];
+
+const PODS: usize = 500;
+const BUDGETS: usize = 20;
+/// Pods of no budget, asked about all the time.
+const STRANGERS: usize = 20;
+/// Changes of pods.
+const PER_SECOND: usize = 20;
+/// Of those of a second: each is gone and replaced, which are three more.
+const EVICTIONS: usize = 2;
+const BETWEEN_SAMPLES: Duration = Duration::from_secs(30);
+
+pub fn run(bench: &Bench, results: &mut Results, minutes: u64) -> Result<()> {
+    let holdfast = bench.holdfast(Mode::Webhook)?;
+    let webhook = commit::webhook(bench, &holdfast)?;
+    let mut free = Load::new(&bench.admin, "free", Api::Holdfast, Budgets::None, 1)?;
+    free.fill(STRANGERS)?;
+    let mut load = Load::new(&bench.admin, "soak", Api::Holdfast, Budgets::Replicas, BUDGETS)?;
+    load.fill(PODS)?;
+    load.settle()?;
+
+    let (began, end) = (Instant::now(), Duration::from_secs(60 * minutes));
+    let (mut latencies, mut changes, mut refused) = (Latencies::default(), 0, 0);
+    let (mut asking, mut changing) = (webhook.client(), bench.admin.client());
+    let mut sampled = None;
+    for second in 0.. {
+        if began.elapsed() >= end {
+            break;
+        }
+        bench.interrupt.check()?;
+        if sampled.is_none_or(|last: Instant| last.elapsed() >= BETWEEN_SAMPLES) {
+            sampled = Some(Instant::now());
+            sample(&holdfast, results, began.elapsed(), latencies.percentile(99))?;
+        }
+        let evicted =
+            load.disrupt(&bench.drainer, Way::Evict, EVICTIONS, EVICTIONS, Duration::from_secs(5))?;
+        refused += evicted.refused;
+        load.fill(PODS)?;
+        let flaps = (PER_SECOND - 4 * EVICTIONS) / 2;
+        let flapping: Vec<String> =
+            load.pods().iter().cycle().skip(second * flaps % PODS).take(flaps).cloned().collect();
+        for pod in &flapping {
+            for ready in [false, true] {
+                load.set_ready(&mut changing, pod, ready)?;
+            }
+            let stranger = &free.pods()[second % STRANGERS];
+            let asked = Instant::now();
+            commit::ask(&mut asking, &format!("soak-{second}-{pod}"), &free.namespace, stranger)?;
+            latencies.push(asked.elapsed());
+        }
+        changes += PER_SECOND;
+        let next = Duration::from_secs(second as u64 + 1);
+        thread::sleep(next.saturating_sub(began.elapsed()));
+    }
+    let minutes = began.elapsed().as_secs_f64() / 60.0;
+    eprintln!(
+        "bench: {changes} changes in {minutes:.1} min, {refused} evictions refused and asked again"
+    );
+    load.settle()?;
+    // Longer than a grant may live whose pod is gone, or never goes.
+    let flown = grants_end(&holdfast)?;
+    let usage = sample(&holdfast, results, began.elapsed(), latencies.percentile(99))?;
+    for percent in [50, 99] {
+        let value = latencies.percentile(percent);
+        results.push(format!("soak: writes nothing, p{percent}"), "ms", "webhook", value);
+    }
+    results.push("soak: RSS at the end".to_owned(), "MiB", "webhook", usage);
+    results.push("soak: grants left over".to_owned(), "", "webhook", flown);
+    let violations = metric(&holdfast, "holdfast_invariant_violations_total")?;
+    results.push("soak: invariants violated".to_owned(), "", "webhook", violations);
+    load.clear()?;
+    free.clear()?;
+    bench.retire(&holdfast, Mode::Webhook)
+}
+
+/// RSS now; one line for whoever waits.
+fn sample(holdfast: &Controller, results: &mut Results, at: Duration, p99: f64) -> Result<f64> {
+    let rss = holdfast.usage()?.rss_mib;
+    let grants = metric(holdfast, "holdfast_grants_in_flight")?;
+    let violations = metric(holdfast, "holdfast_invariant_violations_total")?;
+    let minutes = at.as_secs() / 60;
+    eprintln!(
+        "bench: after {:>4} s: RSS {rss:.1} MiB, {grants} grants in flight, p99 {p99:.2} ms, \
+         {violations} invariants violated",
+        at.as_secs()
+    );
+    results.push(format!("soak: RSS after {minutes:>2} min"), "MiB", "webhook", rss);
+    Ok(rss)
+}
+
+/// How many are left when those of the last evictions are over.
+fn grants_end(holdfast: &Controller) -> Result<f64> {
+    let deadline = Instant::now() + Duration::from_mins(3);
+    loop {
+        let grants = metric(holdfast, "holdfast_grants_in_flight")?;
+        if grants < 1.0 || Instant::now() > deadline {
+            return Ok(grants);
+        }
+        thread::sleep(Duration::from_secs(1));
+    }
+}
+
+/// The sum over all labels.
+fn metric(holdfast: &Controller, name: &str) -> Result<f64> {
+    let url = holdfast.addresses["health"].as_str().context("Holdfast says where it is")?;
+    let host = url.trim_start_matches("http://");
+    let mut stream = TcpStream::connect(host).with_context(|| format!("connect to {host}"))?;
+    write!(stream, "GET /metrics HTTP/1.0\r\nHost: {host}\r\n\r\n")?;
+    let mut text = String::new();
+    stream.read_to_string(&mut text)?;
+    let lines = text.lines().filter_map(|line| line.strip_prefix(name));
+    let of_it = lines.filter(|rest| rest.starts_with([' ', '{']));
+    Ok(of_it.filter_map(|rest| rest.rsplit(' ').next()?.parse::<f64>().ok()).sum())
+}
