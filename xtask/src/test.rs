@@ -8,8 +8,11 @@
 //!       -> localkube -> gangs -> down              where the scheduler knows no gangs
 //!       -> localkube -> overload -> down           on a control plane that serves few at a time
 //! release -> simulate, page                        with --full: a large drain, and a browser
+//! build -> helm -> chart                           with --full: what Helm makes of the chart
+//! deny                                             with --full: licences and sources of dependencies
 //! ```
 
+mod chart;
 pub mod interrupt;
 mod leftover;
 mod run;
@@ -22,6 +25,7 @@ use std::{
     ffi::OsString,
     fs,
     path::{Path, PathBuf},
+    process::Command,
 };
 
 use anyhow::{Context as _, Result, bail};
@@ -61,6 +65,10 @@ enum Stage {
     E2e,
     /// With --full, or if named
     Simulate,
+    /// With --full, or if named
+    Chart,
+    /// With --full, or if named
+    Deny,
 }
 
 /// Programs of their own, because what one does to Holdfast would disturb the others.
@@ -109,9 +117,36 @@ impl Test<'_> {
         if self.wants(Stage::E2e) && self.build() {
             self.end_to_end()?;
         }
-        if self.args.only.contains(&Stage::Simulate) || self.args.full && self.args.only.is_empty()
-        {
+        if self.wants_long(Stage::Simulate) {
             self.simulate()?;
+        }
+        if self.wants_long(Stage::Chart) {
+            self.chart()?;
+        }
+        if self.wants_long(Stage::Deny) {
+            self.deny();
+        }
+        Ok(())
+    }
+
+    fn deny(&mut self) {
+        // Advisories are on GitHub, which is no package registry: `cargo deny check` by hand, or daily.
+        let check = ["deny", "--offline", "check", "licenses", "bans", "sources"];
+        if Command::new("cargo-deny").arg("--version").output().is_ok() {
+            self.cargo("deny", &check, &[]);
+        } else {
+            self.summary
+                .not_run("deny", "there is no cargo-deny: cargo install --locked cargo-deny");
+        }
+    }
+
+    fn chart(&mut self) -> Result<()> {
+        if !self.cargo("build", &["build", "--workspace", "--bin", "holdfast"], &[]) {
+            return Ok(());
+        }
+        let holdfast = holdfast()?;
+        if let Some(helm) = self.summary.time("helm", localkube::helm) {
+            self.summary.time("chart", || chart::compare(&helm, &holdfast));
         }
         Ok(())
     }
@@ -225,6 +260,10 @@ impl Test<'_> {
 
     fn wants(&self, stage: Stage) -> bool {
         self.args.only.is_empty() || self.args.only.contains(&stage)
+    }
+
+    fn wants_long(&self, stage: Stage) -> bool {
+        self.args.only.contains(&stage) || self.args.full && self.args.only.is_empty()
     }
 
     fn cargo(

@@ -85,6 +85,21 @@ pub fn descheduler() -> Result<PathBuf> {
     Ok(built.join(DESCHEDULER))
 }
 
+/// Helm, which is no part of it and built in the same way. Apart for the same reasons.
+pub fn helm() -> Result<PathBuf> {
+    let sources = workspace().join("localkube/helm");
+    let name = format!("helm-{}", hash(&sources, &[""], [&*ldflags(Release::default())])?);
+    let built = cached(&name, |target| {
+        need_go()?;
+        fs::create_dir_all(target).with_context(|| format!("create {}", target.display()))?;
+        progress::step("download the modules of Helm", || download(&sources))?;
+        progress::step("build Helm (about 2 minutes on 2 cores)", || {
+            go_build(&sources, "helm.sh/helm/v3/cmd/helm", &target.join("helm"))
+        })
+    })?;
+    Ok(built.join("helm"))
+}
+
 /// The directory of `JobSet`'s program, as [`programs`], whose kubectl renders its manifests. Apart for
 /// the same reasons.
 pub fn jobset(programs: &Path) -> Result<PathBuf> {

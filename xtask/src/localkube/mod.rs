@@ -40,6 +40,7 @@ mod state;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, Result};
+pub use build::helm;
 use clap::Subcommand;
 pub use cluster::Localkube;
 use cluster::Started;
