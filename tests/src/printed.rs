@@ -40,7 +40,7 @@ pub fn start(name: &str, flags: &[&str]) -> Result<Server, String> {
             _ => command.arg(arg),
         };
     }
-    command.arg("--kubeconfig").arg(kubeconfig());
+    command.arg("--kubeconfig").arg(token_of());
     Server::launch(name, command)
 }
 
@@ -82,9 +82,9 @@ fn redirect(address: &str) {
     let _ = admin.post(SERVICES, &service).ok();
 }
 
-/// With a token of the `ServiceAccount`.
+/// A kubeconfig with a token of the `ServiceAccount`.
 #[track_caller]
-fn kubeconfig() -> PathBuf {
+pub fn token_of() -> PathBuf {
     let (code, token) = kubectl(NAMESPACE, &["create", "token", "holdfast"]);
     assert_eq!(code, 0, "{token}");
     let (code, config) =

@@ -7,6 +7,7 @@ mod drain;
 mod input;
 mod lws;
 mod owners;
+mod people;
 mod replicas;
 mod requests;
 mod scope;
@@ -77,6 +78,8 @@ fn main() -> ExitCode {
     let messages = "messages are upstream's, and compared with them";
     let of_the_api = of_the_api.into_iter().map(Test::without_nodes);
     tests.extend(of_the_api.map(|test| test.not_native(messages)));
+    let people = tests![people::who_may_edit_a_namespace_may_edit_its_budgets];
+    tests.extend(people.into_iter().map(Test::without_nodes));
     let long = tests![requests::a_grant_that_came_to_nothing_expires];
     tests.extend(long.into_iter().map(Test::long));
     let start = || {

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 
+use holdfast_e2e::client::Client;
 use holdfast_e2e::fixture::fixture;
 use holdfast_e2e::printed;
 use holdfast_e2e::server::{self, Server};
@@ -81,6 +82,7 @@ pub fn what_is_printed_serves_and_goes_without_a_trace() {
         world.evict("b-0").assert_denied(&["job needs 1 healthy replica and has 1"]);
         let log = server.log();
         assert!(!log.contains("forbidden"), "{log}");
+        assert_refused_beyond();
 
         let told = server::uninstall().expect("it can be uninstalled");
         server.terminate();
@@ -92,6 +94,46 @@ pub fn what_is_printed_serves_and_goes_without_a_trace() {
             let left = Vec::from_iter(left);
             if left.is_empty() { Ok(()) } else { Err(left.join("\n")) }
         });
+    }
+}
+
+/// What somebody would do first who has got hold of its token.
+fn assert_refused_beyond() {
+    let taken = Client::new(&printed::token_of()).expect("it has a token");
+    let (core, rbac) = ("/api/v1", "/apis/rbac.authorization.k8s.io/v1");
+    let webhooks = "/apis/admissionregistration.k8s.io/v1/mutatingwebhookconfigurations";
+    let system = format!("{core}/namespaces/holdfast-system");
+    let pod =
+        json!({"metadata": {"name": "p"}, "spec": {"containers": [{"name": "c", "image": "i"}]}});
+    let webhook = json!({"metadata": {"name": "other"}, "webhooks": []});
+    let role = json!({"metadata": {"name": "other"}, "rules": [{"apiGroups": ["*"], "resources": ["*"], "verbs": ["*"]}]});
+    let eviction = json!({"metadata": {"name": "b-0"}});
+    let budget = json!({"metadata": {"name": "x"}, "spec": {"minAvailable": 1}});
+    let answers = [
+        taken.get(&format!("{core}/secrets")),
+        taken.get(&format!("{system}/secrets")),
+        taken.get(&format!("{core}/configmaps")),
+        taken.get(&format!("{webhooks}/other")),
+        taken.put(&format!("{webhooks}/other"), &webhook),
+        taken.post(webhooks, &webhook),
+        taken.delete(&format!("{webhooks}/holdfast")),
+        taken.post(&format!("{system}/pods"), &pod),
+        taken.delete(&format!("{system}/pods/p")),
+        taken.post(&format!("{system}/pods/b-0/eviction"), &eviction),
+        taken.post(&format!("{system}/pods/b-0/exec?command=sh"), &json!({})),
+        taken.post(
+            &format!("{system}/serviceaccounts/holdfast/token"),
+            &json!({"spec": {"audiences": []}}),
+        ),
+        taken.post(&format!("{rbac}/clusterroles"), &role),
+        taken.put(&format!("{rbac}/clusterroles/holdfast"), &role),
+        taken.patch(&format!("{core}/nodes/n"), &json!({"spec": {"unschedulable": true}})),
+        taken.delete(&format!("{core}/namespaces/default")),
+        taken.post("/apis/policy.holdfast.dev/v1/namespaces/default/poddisruptionbudgets", &budget),
+        taken.delete("/apis/policy.holdfast.dev/v1/namespaces/default/poddisruptionbudgets"),
+    ];
+    for (i, answer) in answers.iter().enumerate() {
+        assert_eq!(answer.code, 403, "request {i}: {}", answer.message());
     }
 }
 

@@ -5,7 +5,7 @@ use holdfast_core::model::GroupApi;
 use serde_json::{Value, json};
 
 use super::entry::client;
-use super::rights::{Right, Where, rules};
+use super::rights::{Right, Where, are_native, of_people, rules};
 use super::{EXCLUDED_NAMESPACES, MANAGED_BY, NAME, PART_OF, POD_GROUPS, SYSTEM_NAMESPACE};
 use crate::connect::Identity;
 use crate::webhook::TIMEOUT_SECONDS;
@@ -24,6 +24,9 @@ pub enum Installed {
     Namespace,
     ClusterRole,
     ClusterRoleBinding,
+    /// Added to the roles view, edit and admin of every cluster.
+    ViewRole,
+    EditRole,
     Role,
     RoleBinding,
     /// In kube-system, of a role that is there: the front proxy's authority may be read.
@@ -54,7 +57,7 @@ impl Installed {
                 "customresourcedefinition"
             }
             Self::Namespace => "namespace",
-            Self::ClusterRole => "clusterrole",
+            Self::ClusterRole | Self::ViewRole | Self::EditRole => "clusterrole",
             Self::ClusterRoleBinding => "clusterrolebinding",
             Self::Role => "role",
             Self::RoleBinding | Self::AuthenticationReader => "rolebinding",
@@ -76,6 +79,8 @@ impl Installed {
             Self::WorkloadCrd => "workloads.scheduling.holdfast.dev",
             Self::Placing | Self::Asking => POD_GROUPS,
             Self::Namespace => SYSTEM_NAMESPACE,
+            Self::ViewRole => "holdfast-view",
+            Self::EditRole => "holdfast-edit",
             Self::AuthenticationReader => "holdfast-authentication-reader",
             _ => NAME,
         }
@@ -103,7 +108,7 @@ impl Installed {
             Self::Crd | Self::UnavailableCrd | Self::PodGroupCrd | Self::WorkloadCrd => {
                 ("apiextensions.k8s.io", "customresourcedefinitions")
             }
-            Self::ClusterRole => (RBAC, "clusterroles"),
+            Self::ClusterRole | Self::ViewRole | Self::EditRole => (RBAC, "clusterroles"),
             Self::ClusterRoleBinding => (RBAC, "clusterrolebindings"),
             Self::PriorityLevel => ("flowcontrol.apiserver.k8s.io", "prioritylevelconfigurations"),
             Self::FlowSchema => ("flowcontrol.apiserver.k8s.io", "flowschemas"),
@@ -129,6 +134,8 @@ pub fn base(identity: &Identity, rights: &[Right], gangs: Option<GroupApi>) -> V
         Manifest { kind: Installed::Crd, body: labelled(crd::crd()) },
         Manifest { kind: Installed::ClusterRole, body: role("ClusterRole", rights) },
         Manifest { kind: Installed::ClusterRoleBinding, body: binding("ClusterRole", identity) },
+        people(Installed::ViewRole, are_native(rights)),
+        people(Installed::EditRole, are_native(rights)),
         Manifest { kind: Installed::Role, body: role("Role", rights) },
         Manifest { kind: Installed::RoleBinding, body: binding("Role", identity) },
         Manifest { kind: Installed::PriorityLevel, body: priority_level() },
@@ -270,6 +277,22 @@ fn role(kind: &str, rights: &[Right]) -> Value {
         "metadata": metadata_in(place),
         "rules": rules(rights, place),
     })
+}
+
+/// For whoever has the role view, edit or admin of a namespace. kube-controller-manager adds it to those.
+pub fn people(kind: Installed, native: bool) -> Manifest {
+    let edit = kind == Installed::EditRole;
+    let mut metadata = metadata_of(kind);
+    // edit has what view has, and admin what edit has.
+    let to = if edit { "edit" } else { "view" };
+    metadata["labels"][format!("rbac.authorization.k8s.io/aggregate-to-{to}")] = json!("true");
+    let body = json!({
+        "apiVersion": "rbac.authorization.k8s.io/v1",
+        "kind": "ClusterRole",
+        "metadata": metadata,
+        "rules": of_people(edit, native),
+    });
+    Manifest { kind, body }
 }
 
 pub fn binding(role: &str, identity: &Identity) -> Value {

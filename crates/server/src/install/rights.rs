@@ -92,6 +92,30 @@ pub const CLAIMING: &[Right] = &[
     right("", &["resourcequotas"], &["list"]),
 ];
 
+/// What of ours people look at and write, wherever they may view and edit the rest of a namespace.
+const PEOPLES: [(&str, &[&str]); 3] = [
+    ("policy.holdfast.dev", &["poddisruptionbudgets"]),
+    ("policy.kruise.io", &["podunavailablebudgets"]),
+    ("scheduling.holdfast.dev", &["podgroups", "workloads"]),
+];
+
+/// Rules for people. In native mode budgets are those of `policy/v1`, and nobody but us touches their storage.
+pub fn of_people(edit: bool, native: bool) -> Value {
+    let verbs: &[&str] = if edit {
+        &["create", "update", "patch", "delete", "deletecollection"]
+    } else {
+        &["get", "list", "watch"]
+    };
+    let rule =
+        |(group, resources)| json!({"apiGroups": [group], "resources": resources, "verbs": verbs});
+    PEOPLES.into_iter().skip(native.into()).map(rule).collect()
+}
+
+/// Whether these are the rights of an instance in native mode.
+pub fn are_native(rights: &[Right]) -> bool {
+    NATIVE.iter().all(|right| rights.contains(right))
+}
+
 const UNAVAILABLE_CRD: Right = Right {
     name: Some("podunavailablebudgets.policy.kruise.io"),
     ..right("apiextensions.k8s.io", &["customresourcedefinitions"], &["get"])

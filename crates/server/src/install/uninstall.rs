@@ -44,7 +44,7 @@ pub enum Removal {
 }
 
 /// The webhooks first: from then on nothing depends on us. The CRDs last, if at all.
-const ORDER: [Installed; 14] = [
+const ORDER: [Installed; 16] = [
     Installed::Webhook,
     Installed::Guard,
     Installed::Asking,
@@ -57,6 +57,8 @@ const ORDER: [Installed; 14] = [
     Installed::Role,
     Installed::ClusterRoleBinding,
     Installed::ClusterRole,
+    Installed::EditRole,
+    Installed::ViewRole,
     Installed::Lease,
     // Made by the installer or else kept: it lacks the label.
     Installed::Namespace,

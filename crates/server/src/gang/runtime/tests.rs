@@ -110,3 +110,14 @@ async fn a_namespace_is_covered_before_its_workload_is_there_and_after() {
     tokio::time::sleep(ANNOUNCED + Duration::from_secs(1)).await;
     assert_eq!(*handles.covered.borrow(), BTreeSet::from(["a".to_owned()]));
 }
+
+#[tokio::test(start_paused = true)]
+async fn no_more_namespaces_are_covered_in_advance_than_there_is_room_for() {
+    let (handles, _feeder) = start();
+    for i in 0..ANNOUNCED_MAX + 10 {
+        handles.asked.send(Asked::Cover(format!("n{i}"))).await.unwrap();
+    }
+    // Answered after all that came before it.
+    ask(&handles, Pod { mirror: true, ..pod() }).await.await.unwrap().unwrap();
+    assert_eq!(handles.covered.borrow().len(), ANNOUNCED_MAX);
+}

@@ -5,7 +5,7 @@ use serde_json::{Map, Value, json};
 
 use super::{Choice, Run, asking, evict, identity, manifests, rights};
 use crate::install::entry::Entry;
-use crate::install::manifests::Intercept;
+use crate::install::manifests::{Installed, Intercept};
 use crate::install::rights::{Right, Where, rules};
 
 /// Files of the chart, by their names under `files/`.
@@ -42,9 +42,14 @@ fn named() -> Value {
     let run = Run::Deployment { image: String::new(), replicas: 0 };
     let (identity, evict) = (identity(&run), evict(&run));
     let entry = |entry| asking(entry, &evict);
+    let people = |kind, native| manifests::people(kind, native).body;
     json!({
         "clusterRoleBinding": manifests::binding("ClusterRole", &identity),
         "roleBinding": manifests::binding("Role", &identity),
+        "viewRole": people(Installed::ViewRole, false),
+        "editRole": people(Installed::EditRole, false),
+        "nativeViewRole": people(Installed::ViewRole, true),
+        "nativeEditRole": people(Installed::EditRole, true),
         "authenticationReader": manifests::native(&identity).body,
         "priorityLevel": manifests::priority_level(),
         "flowSchema": manifests::flow_schema(&identity),
