@@ -105,7 +105,11 @@ impl Test<'_> {
             self.cargo("clippy", &clippy, &[]);
         }
         if self.wants(Stage::Unit) {
-            let many = [("PROPTEST_CASES", "20000".into()), ("HOLDFAST_SEEDS", "3000".into())];
+            let many = [
+                ("PROPTEST_CASES", "20000".into()),
+                ("HOLDFAST_SEEDS", "3000".into()),
+                ("HOLDFAST_FUZZ_SECONDS", "20".into()),
+            ];
             let cases = if self.args.full { &many[..] } else { &[] };
             let unit = ["test", "--workspace", "--exclude", "holdfast-e2e", "--no-fail-fast"];
             self.cargo("unit", &unit, cases);
