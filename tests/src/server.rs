@@ -116,15 +116,26 @@ impl Server {
     /// The text of `/metrics` and the like.
     #[track_caller]
     pub fn page(&self, path: &str) -> String {
-        let host = self.host("health");
+        self.call("GET", path, "")
+    }
+
+    #[track_caller]
+    pub fn put(&self, path: &str, body: &str) -> String {
+        self.call("PUT", path, body)
+    }
+
+    #[track_caller]
+    fn call(&self, method: &str, path: &str, body: &str) -> String {
+        let (host, length) = (self.host("health"), body.len());
         let fetch = || {
             let mut stream = TcpStream::connect(&host)?;
-            write!(stream, "GET {path} HTTP/1.0\r\nHost: {host}\r\n\r\n")?;
+            let head = format!("Host: {host}\r\nContent-Length: {length}");
+            write!(stream, "{method} {path} HTTP/1.0\r\n{head}\r\n\r\n{body}")?;
             let mut text = String::new();
             stream.read_to_string(&mut text)?;
             Ok::<_, std::io::Error>(text)
         };
-        fetch().unwrap_or_else(|error| panic!("GET http://{host}{path}: {error}"))
+        fetch().unwrap_or_else(|error| panic!("{method} http://{host}{path}: {error}"))
     }
 
     /// The value of a metric with its labels, as written on the page.

@@ -2,10 +2,13 @@
 
 use std::io::IsTerminal;
 use std::str::FromStr;
+use std::sync::Arc;
 
 use clap::ValueEnum;
+use holdfast_server::LogLevel;
 use tracing_subscriber::EnvFilter;
 use tracing_subscriber::filter::LevelFilter;
+use tracing_subscriber::reload::Handle;
 
 #[derive(Debug, clap::Args)]
 pub struct LogArgs {
@@ -36,18 +39,37 @@ fn parse_filter(text: &str) -> Result<EnvFilter, String> {
 }
 
 impl LogArgs {
-    pub fn start(&self) {
+    /// From now on there is a log, and the means to change what is in it.
+    pub fn start(&self) -> LogLevel {
         let logs = tracing_subscriber::fmt()
             .with_writer(std::io::stderr)
             .with_env_filter(self.log_level.clone())
             .with_target(false);
         match self.log_format {
-            Format::Json => logs.json().flatten_event(true).init(),
+            Format::Json => {
+                let logs = logs.json().flatten_event(true).with_filter_reloading();
+                let level = changeable(logs.reload_handle());
+                logs.init();
+                level
+            }
             Format::Text => {
                 let colour = std::io::stderr().is_terminal()
                     && std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty());
-                logs.with_ansi(colour).init();
+                let logs = logs.with_ansi(colour).with_filter_reloading();
+                let level = changeable(logs.reload_handle());
+                logs.init();
+                level
             }
         }
+    }
+}
+
+fn changeable<S: 'static>(filter: Handle<EnvFilter, S>) -> LogLevel {
+    let shown = filter.clone();
+    LogLevel {
+        get: Arc::new(move || shown.with_current(EnvFilter::to_string).unwrap_or_default()),
+        set: Arc::new(move |text| {
+            filter.reload(parse_filter(text)?).map_err(|error| error.to_string())
+        }),
     }
 }

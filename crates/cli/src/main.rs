@@ -13,6 +13,8 @@ mod man;
 mod manifests;
 mod page;
 mod plan;
+#[cfg(test)]
+mod reference;
 mod serve;
 mod simulate;
 mod status;

@@ -6,7 +6,8 @@ use std::time::Duration;
 
 use clap::ValueEnum;
 use holdfast_server::{
-    Addresses, CertificateOptions, ClusterOptions, Features, Files, GangOptions, ServeOptions,
+    Addresses, CertificateOptions, ClusterOptions, Features, Files, GangOptions, LogLevel,
+    ServeOptions,
 };
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::watch;
@@ -63,7 +64,7 @@ pub struct Args {
     /// spreads the calls over them [default: https://<listen>/evict]
     #[arg(long, env = "HOLDFAST_ADVERTISE", value_name = "URL", value_parser = parse_advertise)]
     advertise: Option<String>,
-    /// Address of /healthz, /readyz and /metrics, over plain HTTP; port 0 takes a free one
+    /// Address of /healthz, /readyz, /metrics and /debug/log-level, over plain HTTP; port 0 takes a free one
     #[arg(
         long,
         default_value = "127.0.0.1:9444",
@@ -75,6 +76,10 @@ pub struct Args {
     /// Whoever reaches it sees all of that [default: no page]
     #[arg(long, env = "HOLDFAST_PAGE_LISTEN", value_name = "IP:PORT")]
     page_listen: Option<SocketAddr>,
+    /// Send a span of every decision to this OpenTelemetry collector, as OTLP over plain HTTP, such as
+    /// http://127.0.0.1:4318/v1/traces [default: no traces]
+    #[arg(long, env = "HOLDFAST_OTLP_TRACES", value_name = "URL", value_parser = parse_collector)]
+    otlp_traces: Option<String>,
     /// Write the addresses to this file when ready, as one line of JSON; removed at the end
     #[arg(long, env = "HOLDFAST_READY_FILE", value_name = "FILE")]
     ready_file: Option<PathBuf>,
@@ -181,8 +186,7 @@ enum Gate {
 }
 
 pub fn run(args: &Args) -> anyhow::Result<()> {
-    args.logging.start();
-    let options = options(args);
+    let options = options(args, args.logging.start());
     // One thread: the work is short and passes from task to task, and to wake another thread costs
     // more than most of it.
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
@@ -195,7 +199,7 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
     result
 }
 
-fn options(args: &Args) -> ServeOptions {
+fn options(args: &Args, log_level: LogLevel) -> ServeOptions {
     let multi_pod_pdbs =
         args.feature_gates.iter().map(|Gate::MultiPodPdbs(on)| *on).next_back().unwrap_or(true);
     let cluster =
@@ -220,6 +224,9 @@ fn options(args: &Args) -> ServeOptions {
         listen: args.listen,
         advertise: args.advertise.clone(),
         metrics_listen: args.metrics_listen,
+        log_level,
+        // It was parsed as one.
+        traces: args.otlp_traces.as_ref().and_then(|url| url.parse().ok()),
         ready_file: args.ready_file.clone(),
         features,
         gangs: GangOptions {
@@ -277,6 +284,15 @@ fn parse_advertise(text: &str) -> Result<String, String> {
     }
 }
 
+/// Without TLS: a collector is on the same machine or in the same cluster.
+fn parse_collector(text: &str) -> Result<String, String> {
+    let rest = text.strip_prefix("http://").and_then(|rest| rest.split_once('/'));
+    match rest {
+        Some((host, path)) if !host.is_empty() && !path.is_empty() => Ok(text.to_owned()),
+        _ => Err("expected http://HOST:PORT/v1/traces".to_owned()),
+    }
+}
+
 /// As Kubernetes writes durations: `90s`, `5m`, `1h30m`.
 pub fn parse_time(text: &str) -> Result<Duration, String> {
     let malformed = || format!("{text:?} is no time such as 30s, 5m or 1h30m");
@@ -330,6 +346,7 @@ fn parse_gate(text: &str) -> Result<Gate, String> {
 mod tests {
     use super::*;
     use clap::Parser;
+    use std::sync::Arc;
 
     #[derive(Debug, Parser)]
     struct Cli {
@@ -340,7 +357,9 @@ mod tests {
     fn parse(flags: &[&str]) -> Result<ServeOptions, String> {
         let all = ["serve"].iter().chain(flags);
         let cli = Cli::try_parse_from(all).map_err(|error| error.to_string())?;
-        Ok(options(&cli.args))
+        let log_level =
+            LogLevel { get: Arc::new(String::new), set: Arc::new(|_| Err("not here".to_owned())) };
+        Ok(options(&cli.args, log_level))
     }
 
     #[test]
@@ -362,6 +381,18 @@ mod tests {
         assert_eq!(parse(&["--advertise", url]).unwrap().advertise.as_deref(), Some(url));
         for wrong in ["http://h/evict", "https:///evict", "https://h/", "h:1"] {
             assert!(parse(&["--advertise", wrong]).is_err(), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn traces_go_where_they_are_told() {
+        assert_eq!(parse(&[]).unwrap().traces, None);
+        let url = "http://127.0.0.1:4318/v1/traces";
+        let traces = parse(&["--otlp-traces", url]).unwrap().traces;
+        assert_eq!(traces.unwrap().to_string(), url);
+        for wrong in ["https://h:1/v1/traces", "127.0.0.1:4318", "http://h:1", "http:///v1/traces"]
+        {
+            assert!(parse(&["--otlp-traces", wrong]).is_err(), "{wrong}");
         }
     }
 

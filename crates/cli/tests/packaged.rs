@@ -34,6 +34,13 @@ fn the_chart_takes_its_objects_from_the_program() {
     }
 }
 
+/// A chart has no files but its own.
+#[test]
+fn the_alerts_of_the_chart_are_those_of_deploy() {
+    let alerts = fs::read_to_string(root().join("deploy/alerts.yaml")).expect("there are alerts");
+    same(&root().join("charts/holdfast/files/alerts.yaml"), &alerts);
+}
+
 #[test]
 fn the_chart_has_the_version_of_the_program() {
     let chart = read(&root().join("charts/holdfast/Chart.yaml"));

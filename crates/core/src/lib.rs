@@ -73,4 +73,4 @@ mod timer;
 
 pub use engine::{Config, Engine};
 pub use io::{Change, Command, Eviction, Input, Kind};
-pub use stats::{Counters, Stats};
+pub use stats::{BudgetStates, Counters, Stats};

@@ -7,11 +7,24 @@ use crate::invariant::Violations;
 pub struct Stats {
     /// Budgets that are counted in replicas.
     pub workload_budgets: usize,
+    pub budgets: BudgetStates,
     /// Grants that count against a budget now. An eviction under two budgets has two.
     pub grants: usize,
     /// Budgets whose status is to be looked at, and requests that wait for a budget's writer.
     pub queued: usize,
     pub counters: Counters,
+}
+
+/// How many there are, and how many of them somebody should look at.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct BudgetStates {
+    pub all: usize,
+    /// Can never allow a disruption: as many are needed as there will ever be.
+    pub impossible: usize,
+    /// Say so in their condition `BudgetConfigured`.
+    pub misconfigured: usize,
+    /// Cannot be computed, and so allow nothing.
+    pub uncountable: usize,
 }
 
 /// Only ever grow.

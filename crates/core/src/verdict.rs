@@ -86,6 +86,24 @@ impl Denial {
     }
 }
 
+/// What a decision is called in messages, events and logs: the request's id up to its first dash, and no
+/// more than a person compares at a glance. Empty if nobody asked.
+pub fn decision(eviction: &str) -> &str {
+    let first = eviction.split('-').next().unwrap_or_default();
+    &first[..first.floor_char_boundary(12)]
+}
+
+/// At the end of what is told about a decision, with a space before it.
+pub fn signature(eviction: &str) -> String {
+    match decision(eviction) {
+        "" => String::new(),
+        decision => format!("{SIGNED}{decision})"),
+    }
+}
+
+/// What a signature begins with.
+pub const SIGNED: &str = " (decision ";
+
 /// The sentence that every denial of the operation opens with.
 pub fn cannot(operation: Operation) -> &'static str {
     match operation {
@@ -98,3 +116,15 @@ pub fn cannot(operation: Operation) -> &'static str {
 
 /// Upstream's sentence: clients match on it, so it comes first in every denial.
 pub const CANNOT_EVICT: &str = "Cannot evict pod as it would violate the pod's disruption budget.";
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn decisions_have_short_names() {
+        assert_eq!(signature("3f2a91c0-7a0e-4c1b-8a44-000000000000"), " (decision 3f2a91c0)");
+        assert_eq!(signature(""), "");
+        assert_eq!(decision("ééééééééé"), "éééééé");
+    }
+}

@@ -4,7 +4,8 @@ use std::time::Duration;
 
 use holdfast_core::Eviction;
 use holdfast_core::model::{BudgetKey, Timestamp};
-use holdfast_core::verdict::{CANNOT_EVICT, Cause, Denial, DenyReason, Verdict};
+use holdfast_core::verdict::{CANNOT_EVICT, Cause, Denial, DenyReason, Verdict, signature};
+use http::HeaderMap;
 use tokio::sync::{mpsc, oneshot};
 use tokio::time::Instant;
 
@@ -13,6 +14,7 @@ use crate::decisions::Decisions;
 use crate::exempt::Exemption;
 use crate::metrics::Metrics;
 use crate::runtime::Asked;
+use crate::traces::{Parent, Traces};
 
 /// Until here the engine may wait for a commit. A webhook that does not answer within ten seconds is a
 /// 500 for the client, and kubectl drain gives up on those.
@@ -32,15 +34,36 @@ pub struct Decider {
     pub metrics: Metrics,
     /// Kept for people to look at, if they may.
     pub decisions: Option<Decisions>,
+    pub traces: Traces,
+}
+
+/// When a request came, and what it is part of.
+#[derive(Clone, Debug)]
+pub struct Arrived {
+    pub at: Instant,
+    pub parent: Option<Parent>,
+}
+
+impl Arrived {
+    pub fn now(headers: &HeaderMap) -> Self {
+        Self { at: Instant::now(), parent: Parent::of(headers) }
+    }
 }
 
 impl Decider {
-    /// By when the engine has to answer a request that arrived then.
-    pub fn deadline(&self, arrived: Instant) -> Timestamp {
-        self.clock.at(arrived) + DEADLINE
+    /// Whatever is asked goes here.
+    #[cfg(test)]
+    pub fn asking(asked: mpsc::Sender<Asked>) -> Self {
+        let (clock, metrics) = (Clock::start(), Metrics::new(0));
+        Self { asked, clock, metrics, decisions: None, traces: Traces::default() }
     }
 
-    pub async fn decide(&self, eviction: Eviction, arrived: Instant) -> Verdict {
+    /// By when the engine has to answer a request that arrived then.
+    pub fn deadline(&self, arrived: &Arrived) -> Timestamp {
+        self.clock.at(arrived.at) + DEADLINE
+    }
+
+    pub async fn decide(&self, eviction: Eviction, arrived: Arrived) -> Verdict {
         self.decide_unless(eviction, arrived, std::future::ready(None)).await
     }
 
@@ -48,7 +71,7 @@ impl Decider {
     pub async fn decide_unless(
         &self,
         mut eviction: Eviction,
-        arrived: Instant,
+        Arrived { at: arrived, parent }: Arrived,
         exemption: impl Future<Output = Option<Exemption>>,
     ) -> Verdict {
         let mut verdict = self.ask(eviction.clone(), arrived).await;
@@ -65,10 +88,17 @@ impl Decider {
             verdict = self.ask(eviction.clone(), arrived).await;
         }
         let took = arrived.elapsed();
-        self.metrics.decided(eviction.operation, &verdict, took);
+        self.metrics.decided(&eviction, &verdict, took);
         log(&eviction, &verdict, exempt, took);
         if let Some(decisions) = &self.decisions {
             decisions.note(&eviction, &verdict);
+        }
+        if !self.traces.decided(&eviction, &verdict, parent.as_ref(), took) {
+            self.metrics.spans_dropped(1);
+        }
+        if let Verdict::Deny(denial) = &mut verdict {
+            // By which whoever reads it finds the line in the log.
+            denial.message.push_str(&signature(&eviction.id));
         }
         verdict
     }

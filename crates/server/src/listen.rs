@@ -58,6 +58,10 @@ pub async fn bind(address: SocketAddr) -> Result<(TcpListener, SocketAddr), Erro
 #[derive(Clone, Debug)]
 pub struct PeerCertificate(pub Option<CertificateDer<'static>>);
 
+/// Where a request comes from. An extension of every request without TLS.
+#[derive(Clone, Copy, Debug)]
+pub struct Peer(pub SocketAddr);
+
 /// Serves until `stop` is true, then answers what is in flight. Every connection is accepted by the
 /// acceptor of that moment.
 pub async fn serve(
@@ -96,7 +100,7 @@ async fn serve_within(
             () = &mut stopping => break,
         };
         match accepted {
-            Ok((stream, _)) => {
+            Ok((stream, peer)) => {
                 if room.available_permits() == 0 {
                     tracing::warn!(
                         connections = bounds.connections,
@@ -106,7 +110,7 @@ async fn serve_within(
                 let acceptor = tls.as_ref().map(|tls| tls.borrow().clone());
                 let (router, watcher) = (router.clone(), graceful.watcher());
                 tokio::spawn(async move {
-                    connection(stream, acceptor, router, watcher, bounds).await;
+                    connection((stream, peer), acceptor, router, watcher, bounds).await;
                     drop(place);
                 });
             }
@@ -135,7 +139,7 @@ async fn last_on_its_connection(
 }
 
 async fn connection(
-    stream: TcpStream,
+    (stream, peer): (TcpStream, SocketAddr),
     tls: Option<TlsAcceptor>,
     router: Router,
     watcher: Watcher,
@@ -146,7 +150,7 @@ async fn connection(
         tracing::debug!(%error, "cannot set TCP_NODELAY");
     }
     let result = match tls {
-        None => exchange(stream, router, watcher, bounds).await,
+        None => exchange(stream, router.layer(Extension(Peer(peer))), watcher, bounds).await,
         Some(tls) => match tokio::time::timeout(HANDSHAKE, tls.accept(stream)).await {
             Ok(Ok(stream)) => {
                 let (_, session) = stream.get_ref();

@@ -1,5 +1,7 @@
 //! What an operator can watch.
 
+mod blocked;
+pub mod sample;
 #[cfg(test)]
 mod tests;
 mod watch_lag;
@@ -8,13 +10,14 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use holdfast_core::Stats;
 use holdfast_core::gang::Counts;
 use holdfast_core::invariant::Invariant;
 use holdfast_core::model::{ObjectKey, Operation};
-use holdfast_core::verdict::Verdict;
+use holdfast_core::verdict::{Verdict, decision};
+use holdfast_core::{Eviction, Stats};
 use prometheus_client::encoding::{EncodeLabelSet, text::encode};
 use prometheus_client::metrics::counter::Counter;
+use prometheus_client::metrics::exemplar::HistogramWithExemplars;
 use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::{ConstGauge, Gauge};
 use prometheus_client::metrics::histogram::{Histogram, exponential_buckets};
@@ -22,6 +25,7 @@ use prometheus_client::metrics::info::Info;
 use prometheus_client::registry::Registry;
 
 use crate::covered::Groups;
+use blocked::Blocked;
 pub use watch_lag::Heard;
 use watch_lag::WatchLag;
 
@@ -32,7 +36,7 @@ pub struct Metrics {
     operations: Family<OperationLabels, Counter>,
     exemptions: Family<ReasonLabels, Counter>,
     groups: Family<GroupLabels, Gauge>,
-    decision_seconds: Histogram,
+    decision_seconds: HistogramWithExemplars<DecisionLabels>,
     commit_seconds: Histogram,
     commit_batch_size: Histogram,
     conflicts: Counter,
@@ -41,8 +45,11 @@ pub struct Metrics {
     watch_restarts: Family<KindLabels, Counter>,
     watch_lag: WatchLag,
     events_dropped: Counter,
+    spans_dropped: Counter,
+    blocked: Blocked,
     leader: Gauge,
     certificate_until: Gauge,
+    budgets: Family<StateLabels, Gauge>,
     grants_in_flight: Gauge,
     using_pod_grouping: Gauge,
     reconciliations: Family<ModeLabels, Counter>,
@@ -59,15 +66,15 @@ pub struct Metrics {
 impl Metrics {
     pub fn new(started_secs: i64) -> Self {
         // 0.25 ms to 8 s: a cached answer takes less than a millisecond, a deadline nine seconds.
-        let seconds = || Histogram::new(exponential_buckets(0.000_25, 2.0, 16));
+        let seconds = || exponential_buckets(0.000_25, 2.0, 16);
         let mut metrics = Self {
             registry: Arc::default(),
             evictions: Family::default(),
             operations: Family::default(),
             exemptions: Family::default(),
             groups: Family::default(),
-            decision_seconds: seconds(),
-            commit_seconds: seconds(),
+            decision_seconds: HistogramWithExemplars::new(seconds()),
+            commit_seconds: Histogram::new(seconds()),
             // Up to 512: the API server lets through some hundreds of requests at a time.
             commit_batch_size: Histogram::new(exponential_buckets(1.0, 2.0, 10)),
             conflicts: Counter::default(),
@@ -76,8 +83,11 @@ impl Metrics {
             watch_restarts: Family::default(),
             watch_lag: WatchLag::default(),
             events_dropped: Counter::default(),
+            spans_dropped: Counter::default(),
+            blocked: Blocked::default(),
             leader: Gauge::default(),
             certificate_until: Gauge::default(),
+            budgets: Family::default(),
             grants_in_flight: Gauge::default(),
             using_pod_grouping: Gauge::default(),
             reconciliations: Family::default(),
@@ -99,6 +109,15 @@ impl Metrics {
         let counters = &stats.counters;
         self.using_pod_grouping.set(signed(stats.workload_budgets));
         self.grants_in_flight.set(signed(stats.grants));
+        let budgets = stats.budgets;
+        for (state, count) in [
+            ("all", budgets.all),
+            ("impossible", budgets.impossible),
+            ("misconfigured", budgets.misconfigured),
+            ("uncountable", budgets.uncountable),
+        ] {
+            self.budgets.get_or_create(&StateLabels { state }).set(signed(count));
+        }
         for (mode, count) in
             [("pod", counters.pod_reconciliations), ("workload", counters.workload_reconciliations)]
         {
@@ -158,18 +177,22 @@ impl Metrics {
         text
     }
 
-    pub fn decided(&self, operation: Operation, verdict: &Verdict, took: Duration) {
+    pub fn decided(&self, eviction: &Eviction, verdict: &Verdict, took: Duration) {
+        let operation = eviction.operation;
         let (result, reason) = match verdict {
             Verdict::Allow(allowed) => ("allowed", format!("{:?}", allowed.reason)),
             Verdict::Deny(denial) => ("denied", format!("{:?}", denial.reason)),
         };
+        self.blocked.decided(eviction, verdict.is_allow());
         if operation == Operation::Evict {
             let reason = reason.clone();
             self.evictions.get_or_create(&ResultLabels { result, reason }).inc();
         }
         let operation = operation.name();
         self.operations.get_or_create(&OperationLabels { operation, result, reason }).inc();
-        self.decision_seconds.observe(took.as_secs_f64());
+        // Any of them is as good an example; a scrape shows the last of each bucket.
+        let decision = DecisionLabels { decision: decision(&eviction.id).to_owned() };
+        self.decision_seconds.observe(took.as_secs_f64(), Some(decision), None);
     }
 
     /// What would have been denied, and is the system at work.
@@ -217,6 +240,10 @@ impl Metrics {
 
     pub fn event_dropped(&self) {
         self.events_dropped.inc();
+    }
+
+    pub fn spans_dropped(&self, count: usize) {
+        self.spans_dropped.inc_by(u64::try_from(count).unwrap_or(u64::MAX));
     }
 
     fn register(&self, started_secs: i64) -> Registry {
@@ -291,6 +318,11 @@ impl Metrics {
             self.events_dropped.clone(),
         );
         registry.register(
+            "holdfast_spans_dropped",
+            "Decisions that are missing in the traces, because too many came at once or the collector did not take them",
+            self.spans_dropped.clone(),
+        );
+        registry.register(
             "holdfast_watch_lag_seconds",
             "Time since anything, be it a change or the bookmark of every minute, came on the watch of \
              this kind: an upper bound for the age of the cache",
@@ -327,6 +359,17 @@ impl Metrics {
             "holdfast_leader",
             "Whether this instance keeps the statuses up to date (1) or another does (0)",
             self.leader.clone(),
+        );
+        registry.register(
+            "holdfast_blocked_seconds",
+            "How long the longest waiting pod, of those whose eviction is asked for again and again, has been refused",
+            self.blocked.clone(),
+        );
+        registry.register(
+            "holdfast_budgets",
+            "Budgets: all; impossible ones, which can never allow a disruption; misconfigured ones, by their \
+             condition BudgetConfigured; uncountable ones, which allow nothing until something is mended",
+            self.budgets.clone(),
         );
         registry.register(
             "holdfast_grants_in_flight",
@@ -376,6 +419,12 @@ impl Metrics {
 struct ResultLabels {
     result: &'static str,
     reason: String,
+}
+
+/// Of an exemplar: no time series of its own.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct DecisionLabels {
+    decision: String,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]

@@ -26,9 +26,11 @@ use crate::install::certificate::keeper::{Bearer, Keeper};
 use crate::install::native::api_service::Standing;
 use crate::install::{self, EXCLUDED_NAMESPACES, Entry, Intercept, Registration};
 use crate::listen;
+use crate::log_level::{self, LogLevel};
 use crate::metrics::Metrics;
 use crate::page::{self, PageOptions};
 use crate::runtime::{Handles, Runtime};
+use crate::traces::Traces;
 use crate::watch::Watcher;
 use crate::webhook;
 
@@ -42,6 +44,9 @@ pub struct ServeOptions {
     /// The URL that the API server calls; of a load balancer, for instance. Without it: `listen`.
     pub advertise: Option<String>,
     pub metrics_listen: SocketAddr,
+    pub log_level: LogLevel,
+    /// Where traces go: `http://HOST:PORT/v1/traces`. None: there are none.
+    pub traces: Option<http::Uri>,
     /// Written when ready, removed at the end.
     pub ready_file: Option<PathBuf>,
     pub features: Features,
@@ -191,9 +196,13 @@ pub async fn serve(
     };
 
     let decisions = options.page.as_ref().map(|page| page.decisions.clone());
-    let decider = Decider { asked: asked.clone(), clock, metrics: metrics.clone(), decisions };
+    let collector = options.traces.clone();
+    let traces =
+        collector.map(|collector| Traces::start(collector, metrics.clone())).unwrap_or_default();
+    let (asking, counted) = (asked.clone(), metrics.clone());
+    let decider = Decider { asked: asking, clock, metrics: counted, decisions, traces };
     let health = Health { asked, stats, unsynced: unsynced.clone(), metrics: metrics.clone() };
-    let health = health.router();
+    let health = health.router().merge(log_level::router(options.log_level.clone()));
     let health = tokio::spawn(listen::serve(health_listener, None, health, parts_stop.clone()));
     if let Some((page, (listener, address))) = options.page.as_ref().zip(page) {
         // Whoever looks is not waited for at the end.

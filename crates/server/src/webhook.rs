@@ -10,15 +10,14 @@ use axum::Router;
 use axum::body::Bytes;
 use axum::extract::State;
 use axum::extract::rejection::BytesRejection;
-use axum::http::StatusCode;
+use axum::http::{HeaderMap, StatusCode};
 use axum::response::{IntoResponse, Response};
 use axum::routing::post;
 use holdfast_api::admission::{EvictionReview, ReviewAnswer, ReviewError};
 use serde_json::{Value, json};
-use tokio::time::Instant;
 
 use crate::api_client::ApiClient;
-use crate::decide::Decider;
+use crate::decide::{Arrived, Decider};
 use crate::exempt::Exemptions;
 use crate::gang::Placer;
 use crate::install::gang::{self, PLACE_PATH, WORKLOADS_PATH};
@@ -63,8 +62,12 @@ pub fn gang(placer: Placer) -> Router {
     bounded(router, PODS_MAX, 8).with_state(placer)
 }
 
-async fn evict(State(decider): State<Decider>, body: Result<Bytes, BytesRejection>) -> Response {
-    let arrived = Instant::now();
+async fn evict(
+    State(decider): State<Decider>,
+    headers: HeaderMap,
+    body: Result<Bytes, BytesRejection>,
+) -> Response {
+    let arrived = Arrived::now(&headers);
     let body = match readable(body, &decider.metrics) {
         Ok(body) => body,
         Err(response) => return response,
@@ -82,7 +85,7 @@ async fn evict(State(decider): State<Decider>, body: Result<Bytes, BytesRejectio
         return Json(ReviewAnswer::allow(review.uid)).into_response();
     }
     let pin = review.pin;
-    let eviction = review.into_eviction(decider.deadline(arrived));
+    let eviction = review.into_eviction(decider.deadline(&arrived));
     let id = eviction.id.clone();
     let verdict = decider.decide(eviction, arrived).await;
     Json(ReviewAnswer::new(id, &verdict, pin)).into_response()
@@ -132,12 +135,12 @@ fn denial(uid: &str, code: u16, reason: &str, message: &str) -> Value {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::clock::Clock;
     use crate::runtime::Asked;
     use axum::body::to_bytes;
     use holdfast_core::verdict::{AllowReason, Allowed, Verdict};
     use std::time::Duration;
     use tokio::sync::mpsc;
+    use tokio::time::Instant;
 
     const REVIEW: &str = r#"{"request":{"uid":"e1","resource":{"resource":"pods"},
         "subResource":"eviction","namespace":"n","name":"p","userInfo":{"username":"drainer"},
@@ -145,15 +148,12 @@ mod tests {
 
     fn webhook() -> (Decider, mpsc::Receiver<Asked>) {
         let (asked, evictions) = mpsc::channel(1);
-        (
-            Decider { asked, clock: Clock::start(), metrics: Metrics::new(0), decisions: None },
-            evictions,
-        )
+        (Decider::asking(asked), evictions)
     }
 
     async fn post(webhook: Decider, body: &str) -> (u16, Value) {
         let body = Bytes::copy_from_slice(body.as_bytes());
-        let response = evict(State(webhook), Ok(body)).await;
+        let response = evict(State(webhook), HeaderMap::new(), Ok(body)).await;
         let code = response.status().as_u16();
         let bytes = to_bytes(response.into_body(), BODY_MAX).await.unwrap();
         (code, serde_json::from_slice(&bytes).unwrap_or(Value::Null))

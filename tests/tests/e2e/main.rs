@@ -6,6 +6,7 @@ mod conditions;
 mod drain;
 mod input;
 mod lws;
+mod observe;
 mod owners;
 mod people;
 mod replicas;
@@ -59,6 +60,8 @@ fn main() -> ExitCode {
         conditions::creating_the_missing_pod_group_is_all_it_takes,
         conditions::a_group_without_a_minimum_is_not_evicted,
         ask::a_blocked_pod_is_told_which_replica_must_recover_and_goes_when_it_has,
+        observe::a_denial_names_the_decision_and_the_log_and_the_metrics_have_it,
+        observe::the_log_level_changes_while_it_runs,
         ask::lint_finds_a_budget_that_selects_nothing,
         simulate::a_copy_of_the_cluster_is_drained_and_the_cluster_left_alone,
         requests::evictions_of_both_versions_are_decided,

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::{self, IsTerminal, Write};
 
-use holdfast_core::verdict::CANNOT_EVICT;
+use holdfast_core::verdict::{CANNOT_EVICT, SIGNED};
 use holdfast_core::view::{ReplicaState, ReplicaView};
 
 use super::follow::{Follow, Going, Step};
@@ -150,8 +150,9 @@ impl Progress {
     }
 }
 
-/// Without what every denial says, and who passed it on.
+/// Without what every denial says, who passed it on, and which one it is: the same reason is told once.
 fn arithmetic(denial: &str) -> String {
+    let denial = denial.split_once(SIGNED).map_or(denial, |(words, _)| words);
     let rest = denial.split_once(CANNOT_EVICT).map(|(_, rest)| rest.trim());
     rest.filter(|rest| !rest.is_empty()).unwrap_or(denial).to_owned()
 }
@@ -199,6 +200,7 @@ mod tests {
     fn of_a_denial_the_arithmetic_is_told_if_there_is_any() {
         let whole = format!("admission webhook denied the request: {CANNOT_EVICT} It needs 3.");
         assert_eq!(arithmetic(&whole), "It needs 3.");
+        assert_eq!(arithmetic(&format!("{whole} (decision 3f2a91c0)")), "It needs 3.");
         assert_eq!(arithmetic(CANNOT_EVICT), CANNOT_EVICT);
         assert_eq!(arithmetic("too many requests"), "too many requests");
     }

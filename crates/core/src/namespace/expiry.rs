@@ -9,6 +9,7 @@ use super::{BudgetId, Context, Namespace, ReadPurpose};
 use crate::io::{Command, Event, PodReadOutcome, Regarding};
 use crate::model::{ObjectKey, Pod, Timestamp};
 use crate::timer::Due;
+use crate::verdict::signature;
 
 /// A live read that failed is tried again.
 const READ_AGAIN: Duration = Duration::from_secs(5);
@@ -74,8 +75,9 @@ impl Namespace {
                     warning: true,
                     reason: "NotDeleted",
                     message: format!(
-                        "Pod was expected by {} {id} to be deleted but it wasn't",
-                        id.kind.short()
+                        "Pod was expected by {} {id} to be deleted but it wasn't{}",
+                        id.kind.short(),
+                        grant.map(|g| signature(&g.eviction)).unwrap_or_default()
                     ),
                 }));
             }

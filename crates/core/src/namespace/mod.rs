@@ -247,6 +247,7 @@ impl Namespace {
             stats.workload_budgets += usize::from(budget.scope == Scope::Workload);
             stats.grants += budget.ledger.live().count();
             stats.queued += budget.writer.queued();
+            self.judge(budget, &mut stats.budgets);
         }
     }
 

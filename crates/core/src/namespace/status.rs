@@ -5,6 +5,7 @@ use std::sync::Arc;
 use super::Namespace;
 use super::budgets::BudgetEntry;
 use super::evaluate::{Evaluation, Failure};
+use super::explain::never;
 use super::pods::PodEntry;
 use super::units::is_unavailable;
 use crate::engine::Config;
@@ -12,6 +13,7 @@ use crate::model::{
     BudgetKey, BudgetStatus, Condition, ConditionStatus, Scope, Timestamp, UnavailableSpec,
 };
 use crate::replica::ReplicaKey;
+use crate::stats::BudgetStates;
 
 const DISRUPTION_ALLOWED: &str = "DisruptionAllowed";
 const ENFORCED: &str = "Enforced";
@@ -75,6 +77,22 @@ impl Namespace {
         budget: &BudgetKey,
     ) -> Option<BudgetStatus> {
         self.budgets.get(budget).map(|entry| self.status(config, now, entry))
+    }
+
+    /// What an operator should know of a budget.
+    pub(super) fn judge(&self, budget: &BudgetEntry, states: &mut BudgetStates) {
+        let evaluation = self.evaluate(budget);
+        let ceiling = self.ceiling(budget, &evaluation);
+        let uncountable =
+            evaluation.failure.as_ref().is_some_and(|failure| *failure != Failure::Processing);
+        // As it is told: to find out anew takes a look at every pod.
+        let mut conditions = budget.object.status.conditions.iter();
+        let misconfigured =
+            conditions.any(|c| c.kind == BUDGET_CONFIGURED && c.status == ConditionStatus::False);
+        states.all += 1;
+        states.impossible += usize::from(never(&evaluation, ceiling).is_some());
+        states.misconfigured += usize::from(misconfigured);
+        states.uncountable += usize::from(uncountable);
     }
 
     /// The condition `BudgetConfigured`; absent for a pod-counted budget that is in force.

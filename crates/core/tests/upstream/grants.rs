@@ -95,6 +95,7 @@ fn expires_with_an_event() {
     assert!(events[0].warning && is_about_pod(events[0], "a"));
     let text = "Pod was expected by PDB";
     assert!(events[0].message.starts_with(text), "{}", events[0].message);
+    assert!(events[0].message.contains(" (decision "), "{}", events[0].message);
 }
 
 /// Not on the cache's word: the live read shows that the pod is going after all.

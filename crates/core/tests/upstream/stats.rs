@@ -1,7 +1,7 @@
 //! What an operator is told adds up.
 
 use holdfast_core::Stats;
-use holdfast_core::model::{Scope, Threshold};
+use holdfast_core::model::{LabelSelector, Operator, Requirement, Scope, Threshold};
 
 use super::lone::{Lone, min_available, pod};
 
@@ -15,9 +15,18 @@ fn stats_count_budgets_grants_and_work() {
     let mut replicas = min_available("replicas", Threshold::Count(1));
     replicas.spec.scope = Scope::Workload;
     lone.budget(replicas);
+    lone.budget(min_available("never", Threshold::Percent(100)));
+    let mut wrong = min_available("wrong", Threshold::Count(1));
+    let operator = Operator::Other("Near".to_owned());
+    let near = Requirement { key: "a".to_owned(), operator, values: Vec::new() };
+    wrong.spec.selector =
+        Some(LabelSelector { match_expressions: vec![near], ..Default::default() });
+    lone.budget(wrong);
     lone.settle();
     let stats = lone.engine.stats();
     assert_eq!((stats.workload_budgets, stats.grants, stats.queued), (1, 0, 0));
+    assert_eq!((stats.budgets.all, stats.budgets.misconfigured), (4, 1));
+    assert_eq!((stats.budgets.impossible, stats.budgets.uncountable), (1, 1));
     assert!(stats.counters.pod_reconciliations > 0);
     assert!(stats.counters.queue_adds >= 2);
     assert_eq!(stats.counters.queue_retries, 0);

@@ -1,9 +1,7 @@
 //! With the real listener: clients that are slow, many, or send too much.
 
 use super::*;
-use crate::clock::Clock;
 use crate::decide::Decider;
-use crate::metrics::Metrics;
 use crate::runtime::Asked;
 use crate::webhook;
 use axum::routing::get;
@@ -22,9 +20,7 @@ struct Listening {
 async fn listen(bounds: Bounds) -> Listening {
     let (listener, address) = bind("127.0.0.1:0".parse().unwrap()).await.unwrap();
     let (asked, evictions) = mpsc::channel(1);
-    let (clock, metrics) = (Clock::start(), Metrics::new(0));
-    let decider = Decider { asked, clock, metrics, decisions: None };
-    let router = webhook::router(decider).route("/fine", get(|| async { "fine" }));
+    let router = webhook::router(Decider::asking(asked)).route("/fine", get(|| async { "fine" }));
     let (stop, stopped) = watch::channel(false);
     tokio::spawn(serve_within(bounds, listener, None, router, stopped));
     Listening { address, evictions, _stop: stop }

@@ -1,36 +1,8 @@
-use super::*;
-use holdfast_core::verdict::{AllowReason, Allowed};
+use super::sample;
 
 #[test]
 fn the_page_names_every_metric() {
-    let metrics = Metrics::new(1_700_000_000);
-    let allowed = Allowed { reason: AllowReason::NotCovered, uid: None, grants: Vec::new() };
-    let allow = Verdict::Allow(allowed);
-    metrics.decided(Operation::Evict, &allow, Duration::from_millis(1));
-    metrics.decided(Operation::Delete, &allow, Duration::from_millis(1));
-    metrics.exempt("node-gone");
-    let (one, other) = (ObjectKey::new("n", "web"), ObjectKey::new("n", "gone"));
-    let groups = Groups { total: 3, available: 2 };
-    metrics.publish_groups([(&one, groups), (&other, groups)].into_iter());
-    metrics.publish_groups([(&one, groups)].into_iter());
-    metrics.status_written("current", Duration::from_millis(3));
-    metrics.undecodable_object("pods");
-    metrics.watch_restarted("pods");
-    metrics.listen("pods").now();
-    metrics.committing(3);
-    metrics.committing(0);
-    metrics.conflict();
-    metrics.leads(true);
-    metrics.placed("into");
-    metrics.publish_gangs(Counts { waiting: 3, let_go: 2, whole: 1 });
-    metrics.acted("lift", "done");
-    let mut stats = Stats { workload_budgets: 2, grants: 5, queued: 1, ..Default::default() };
-    stats.counters.workload_reconciliations = 7;
-    stats.counters.misconfigured = 4;
-    stats.counters.queue_adds = 9;
-    metrics.publish(&stats);
-    metrics.publish(&stats);
-    let page = metrics.render();
+    let page = sample::page();
     for line in [
         "evictions_total{result=\"allowed\",reason=\"NotCovered\"} 1",
         "holdfast_operations_total{operation=\"EVICT\",result=\"allowed\",reason=\"NotCovered\"} 1",
@@ -38,6 +10,9 @@ fn the_page_names_every_metric() {
         "holdfast_pub_groups{namespace=\"n\",name=\"web\",state=\"available\"} 2",
         "holdfast_exemptions_total{reason=\"node-gone\"} 1",
         "holdfast_decision_seconds_count 2",
+        "holdfast_decision_seconds_bucket{le=\"0.001\"} 2 # {decision=\"3f2a91c0\"} 0.001",
+        "holdfast_blocked_seconds 0.0",
+        "holdfast_budgets{state=\"impossible\"} 3",
         "holdfast_commit_seconds_count 1",
         "holdfast_status_writes_total{outcome=\"current\"} 1",
         "holdfast_undecodable_objects_total{kind=\"pods\"} 1",
@@ -65,4 +40,16 @@ fn the_page_names_every_metric() {
         assert!(page.contains(line), "{line} is missing in\n{page}");
     }
     assert!(!page.contains("gone\",state"), "{page}");
+}
+
+/// So that none is missing in the reference.
+#[test]
+fn the_sample_has_every_metric() {
+    let registered = include_str!("../metrics.rs").matches("registry.register(").count();
+    let page = sample::page();
+    assert_eq!(
+        page.lines().filter(|line| line.starts_with("# HELP ")).count(),
+        registered,
+        "{page}"
+    );
 }

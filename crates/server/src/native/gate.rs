@@ -19,11 +19,10 @@ use holdfast_core::model::{ObjectKey, Operation};
 use holdfast_core::verdict::Verdict;
 use http::{Method, StatusCode, header};
 use serde_json::Value;
-use tokio::time::Instant;
 
 use super::document::content_type;
 use super::{Call, status};
-use crate::decide::Decider;
+use crate::decide::{Arrived, Decider};
 use crate::error::Error;
 use crate::random;
 
@@ -38,7 +37,7 @@ const UID: &str = "holdfast-gate";
 #[derive(Debug)]
 pub struct Gate {
     decider: Decider,
-    /// With a number behind it, unique among all requests of all instances.
+    /// With a number, unique among all requests of all instances.
     prefix: String,
     next: AtomicU64,
 }
@@ -84,7 +83,7 @@ impl Gate {
     }
 
     async fn put(&self, namespace: &str, call: &Call) -> Response {
-        let arrived = Instant::now();
+        let arrived = Arrived::now(&call.headers);
         let pod = match asked_about(call) {
             Ok(pod) => pod,
             Err(why) => {
@@ -94,7 +93,7 @@ impl Gate {
             }
         };
         let eviction = Eviction {
-            id: format!("{}-{}", self.prefix, self.next.fetch_add(1, Ordering::Relaxed)),
+            id: self.next_id(),
             pod: ObjectKey::new(namespace, pod),
             uid: None,
             requester: APISERVER.to_owned(),
@@ -104,7 +103,7 @@ impl Gate {
             generation: 0,
             exempt: false,
             by_name: true,
-            deadline: self.decider.deadline(arrived),
+            deadline: self.decider.deadline(&arrived),
         };
         match self.decider.decide(eviction, arrived).await {
             Verdict::Allow(_) => json(budget(namespace)),
@@ -112,6 +111,13 @@ impl Gate {
                 (StatusCode::TOO_MANY_REQUESTS, Json(Status::from(&denial))).into_response()
             }
         }
+    }
+
+    /// With what tells it from others in front, which is all that people are shown of it.
+    fn next_id(&self) -> String {
+        let number = self.next.fetch_add(1, Ordering::Relaxed);
+        let instance: String = self.prefix.chars().take(4).collect();
+        format!("{instance}{number:04x}-{}", self.prefix)
     }
 }
 
@@ -163,8 +169,6 @@ fn json(text: String) -> Response {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::clock::Clock;
-    use crate::metrics::Metrics;
     use crate::native::path::Target;
     use crate::native::trust::User;
     use crate::runtime::Asked;
@@ -230,9 +234,7 @@ mod tests {
 
     async fn answer(body: &Value, verdict: Verdict) -> (StatusCode, Option<Eviction>) {
         let (asked, mut evictions) = mpsc::channel(1);
-        let decider =
-            Decider { asked, clock: Clock::start(), metrics: Metrics::new(0), decisions: None };
-        let gate = Gate::new(decider).unwrap();
+        let gate = Gate::new(Decider::asking(asked)).unwrap();
         let engine = tokio::spawn(async move {
             let Asked { eviction, reply } = evictions.recv().await?;
             reply.send(verdict).ok()?;

@@ -4,13 +4,13 @@ use axum::Json;
 use axum::body::Bytes;
 use axum::extract::State;
 use axum::extract::rejection::BytesRejection;
+use axum::http::HeaderMap;
 use axum::response::{IntoResponse, Response};
 use holdfast_api::admission::{Pin, PodReview, ReviewAnswer};
 use serde::Deserialize;
-use tokio::time::Instant;
 
 use super::{denial, readable, refuse};
-use crate::decide::Decider;
+use crate::decide::{Arrived, Decider};
 use crate::exempt::Exemptions;
 use crate::install::unavailable::PROBE;
 use crate::interception::Probe;
@@ -21,8 +21,12 @@ pub struct Pods {
     pub exemptions: Exemptions,
 }
 
-pub async fn review(State(pods): State<Pods>, body: Result<Bytes, BytesRejection>) -> Response {
-    let arrived = Instant::now();
+pub async fn review(
+    State(pods): State<Pods>,
+    headers: HeaderMap,
+    body: Result<Bytes, BytesRejection>,
+) -> Response {
+    let arrived = Arrived::now(&headers);
     let Pods { decider, exemptions } = pods;
     let body = match readable(body, &decider.metrics) {
         Ok(body) => body,
@@ -42,7 +46,7 @@ pub async fn review(State(pods): State<Pods>, body: Result<Bytes, BytesRejection
     };
     let circumstances = disruption.circumstances.clone();
     let uid = disruption.uid.clone();
-    let eviction = disruption.into_eviction(decider.deadline(arrived));
+    let eviction = disruption.into_eviction(decider.deadline(&arrived));
     let namespace = eviction.pod.namespace.clone();
     // In a box of its own when it is looked at, which is rare.
     let exemption = async { Box::pin(exemptions.look(&namespace, &circumstances)).await };
@@ -72,9 +76,7 @@ pub fn answer_probe(probe: Probe, body: &[u8]) -> Option<Response> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::clock::Clock;
     use crate::exempt::Exemption;
-    use crate::metrics::Metrics;
     use crate::runtime::Asked;
     use axum::body::to_bytes;
     use holdfast_core::model::Operation;
@@ -102,8 +104,7 @@ mod tests {
         exemption: Option<Exemption>,
     ) -> (bool, Vec<(String, bool)>) {
         let (asked, mut requests) = mpsc::channel(1);
-        let decider =
-            Decider { asked, clock: Clock::start(), metrics: Metrics::new(0), decisions: None };
+        let decider = Decider::asking(asked);
         let engine = tokio::spawn(async move {
             let mut seen = Vec::new();
             for verdict in verdicts {
@@ -117,8 +118,8 @@ mod tests {
         let Ok(PodReview::Disrupts(disruption)) = PodReview::parse(DELETE.as_bytes()) else {
             panic!("a delete disrupts");
         };
-        let arrived = Instant::now();
-        let eviction = disruption.into_eviction(decider.deadline(arrived));
+        let arrived = Arrived::now(&HeaderMap::new());
+        let eviction = disruption.into_eviction(decider.deadline(&arrived));
         let verdict = decider.decide_unless(eviction, arrived, async { exemption }).await;
         (verdict.is_allow(), engine.await.unwrap())
     }

@@ -1,0 +1,52 @@
+//! What an operator follows a decision by, and how to see more.
+
+use std::io::Write as _;
+use std::net::TcpStream;
+
+use holdfast_e2e::shared;
+use holdfast_e2e::wait::until;
+use holdfast_e2e::world::World;
+use serde_json::json;
+
+pub fn a_denial_names_the_decision_and_the_log_and_the_metrics_have_it() {
+    let world = World::new("decision");
+    let node = world.node("n");
+    world.replica("a", 1, 1, &[&node]);
+    world.budget("job", json!({"minAvailable": 1, "budgetScope": "Workload"}));
+    let outcome = world.evict("a-0");
+    outcome.assert_denied(&["job needs 1 healthy replica"]);
+    let named = outcome.message.rsplit_once(" (decision ").and_then(|(_, id)| id.strip_suffix(')'));
+    let decision = named.unwrap_or_else(|| panic!("no decision in {outcome:#?}"));
+    let server = shared::server();
+    let pod = format!("\"pod\":\"{}/a-0\"", world.namespace);
+    let log = server.log();
+    let mut lines = log.lines().filter(|line| line.contains("\"message\":\"decided\""));
+    let line = lines.find(|line| line.contains(&format!("\"eviction\":\"{decision}")));
+    assert!(line.is_some_and(|line| line.contains(&pod)), "{decision}: {line:?}");
+    let page = server.page("/metrics");
+    let exemplars = page.lines().filter(|line| line.contains(" # {decision=\""));
+    assert!(exemplars.count() > 0, "{page}");
+    let blocked = server.metric("holdfast_blocked_seconds");
+    assert!(blocked.is_some_and(|seconds| seconds > 0.0), "{blocked:?}");
+    assert!(server.metric("holdfast_budgets{state=\"impossible\"}").is_some_and(|n| n >= 1.0));
+}
+
+pub fn the_log_level_changes_while_it_runs() {
+    let server = shared::server();
+    let is_debugging = || server.log().contains("\"level\":\"DEBUG\"");
+    assert!(!is_debugging(), "before it was asked for");
+    let wrong = server.put("/debug/log-level", "holdfast=loud");
+    assert!(wrong.starts_with("HTTP/1.0 400"), "{wrong}");
+    let body = |page: String| page.lines().last().map(str::to_owned);
+    let before = body(server.page("/debug/log-level"));
+    let changed = server.put("/debug/log-level", "trace");
+    assert!(changed.contains("holdfast_server=trace"), "{changed}");
+    until("what was left out is logged", || {
+        // No TLS, which is worth a line at this level.
+        let stranger =
+            TcpStream::connect(server.webhook()).and_then(|mut s| s.write_all(b"hello\r\n"));
+        if is_debugging() { Ok(()) } else { Err(format!("{stranger:?}")) }
+    });
+    server.put("/debug/log-level", "info");
+    assert_eq!(body(server.page("/debug/log-level")), before);
+}
