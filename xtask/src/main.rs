@@ -2,6 +2,7 @@
 
 mod bench;
 mod dist;
+mod docs;
 mod localkube;
 mod sim;
 mod test;
@@ -14,6 +15,7 @@ fn main() -> ExitCode {
     let result = match Xtask::parse().chore {
         Chore::Bench(args) => bench::run(&args),
         Chore::Dist(args) => dist::run(&args).map(|()| true),
+        Chore::Docs(args) => docs::run(&args),
         Chore::Localkube(args) => localkube::run(&args).map(|()| true),
         Chore::Sim(args) => sim::run(&args),
         Chore::Test(args) => test::run(&args),
@@ -42,6 +44,8 @@ enum Chore {
     Bench(bench::Args),
     /// Make what a release consists of: program, chart, manifests, checksums and bill of materials
     Dist(dist::Args),
+    /// Write the pages of docs/reference that are made from the code
+    Docs(docs::Args),
     /// Run a real Kubernetes control plane on this machine, for tests
     Localkube(localkube::Args),
     /// Try to break the budget: seeds of worlds in which everything goes wrong

@@ -7,6 +7,7 @@
 //!       -> localkube -> e2e -> native -> down      in native mode
 //!       -> localkube -> gangs -> down              where the scheduler knows no gangs
 //!       -> localkube -> overload -> down           on a control plane that serves few at a time
+//! build -> docs -> quickstart                      the commands of the docs: without a cluster, and with one
 //! release -> simulate, page                        with --full: a large drain, and a browser
 //! build -> helm -> chart                           with --full: what Helm makes of the chart
 //! deny                                             with --full: licences and sources of dependencies
@@ -31,6 +32,7 @@ use std::{
 use anyhow::{Context as _, Result, bail};
 use clap::ValueEnum;
 
+use crate::docs;
 use crate::localkube::{self, Localkube, Options, Release};
 use interrupt::Interrupt;
 use run::cargo;
@@ -63,6 +65,8 @@ enum Stage {
     Clippy,
     Unit,
     E2e,
+    /// The commands of the docs
+    Docs,
     /// With --full, or if named
     Simulate,
     /// With --full, or if named
@@ -121,6 +125,9 @@ impl Test<'_> {
         if self.wants(Stage::E2e) && self.build() {
             self.end_to_end()?;
         }
+        if self.wants(Stage::Docs) {
+            self.docs()?;
+        }
         if self.wants_long(Stage::Simulate) {
             self.simulate()?;
         }
@@ -151,6 +158,27 @@ impl Test<'_> {
         let holdfast = holdfast()?;
         if let Some(helm) = self.summary.time("helm", localkube::helm) {
             self.summary.time("chart", || chart::compare(&helm, &holdfast));
+        }
+        Ok(())
+    }
+
+    /// Those with a cluster only on localkube: they begin with its start.
+    fn docs(&mut self) -> Result<()> {
+        if !self.cargo("build", &["build", "--workspace", "--bin", "holdfast"], &[]) {
+            return Ok(());
+        }
+        let (program, target) = (holdfast()?, localkube::workspace().join("target"));
+        let (dir, cluster) = (target.join("docs-test"), target.join("localkube-docs"));
+        let _lock = lock(&cluster)?;
+        let interrupt = &self.interrupt;
+        self.summary.time("docs", || docs::without_cluster(&program, &dir, interrupt));
+        if self.args.kubeconfig.is_none() {
+            self.summary.time("quickstart", || {
+                clear(&cluster)?;
+                let ran = docs::on_localkube(&program, &dir, &cluster, interrupt);
+                clear(&cluster)?;
+                ran
+            });
         }
         Ok(())
     }

@@ -1,0 +1,74 @@
+//! Every link of a page leads to a file that is there, and to a heading in it.
+
+use std::collections::BTreeMap;
+use std::path::{Component, Path, PathBuf};
+
+use super::page::Page;
+use crate::localkube::workspace;
+
+/// What leads nowhere, with its place.
+pub fn dead(pages: &[Page]) -> Vec<String> {
+    let by_path: BTreeMap<&Path, &Page> =
+        pages.iter().map(|page| (page.path.as_path(), page)).collect();
+    let mut dead = Vec::new();
+    for page in pages {
+        for (line, target) in &page.links {
+            if target.starts_with("https://") || target.starts_with("http://") {
+                continue;
+            }
+            let (file, heading) = target.split_once('#').unwrap_or((target, ""));
+            let path = match file {
+                "" => page.path.clone(),
+                file => plain(&page.path.with_file_name("").join(file)),
+            };
+            let is_there = by_path.contains_key(path.as_path()) || workspace().join(&path).exists();
+            let known = by_path
+                .get(path.as_path())
+                .is_none_or(|to| to.anchors.iter().any(|a| a == heading));
+            if !is_there || !(heading.is_empty() || known) {
+                dead.push(format!("{}:{line}: {target}", page.path.display()));
+            }
+        }
+    }
+    dead
+}
+
+/// Without `..`, as far as that goes.
+fn plain(path: &Path) -> PathBuf {
+    path.components().fold(PathBuf::new(), |mut plain, part| {
+        if part != Component::ParentDir || !plain.pop() {
+            plain.push(part);
+        }
+        plain
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_link_is_dead() {
+        assert_eq!(dead(&Page::all().unwrap()), [""; 0]);
+    }
+
+    #[test]
+    fn dead_links_are_found() {
+        let text =
+            "# One\n[a](#one) [b](#two) [c](../README.md) [d](gone.md) [e](https://example.com)";
+        let page = Page::read("docs/x.md".into(), text).unwrap();
+        assert_eq!(dead(&[page]), ["docs/x.md:2: #two", "docs/x.md:2: gone.md"]);
+    }
+
+    /// So that none is left out of the book.
+    #[test]
+    fn the_book_has_every_page() {
+        let pages = Page::all().unwrap();
+        let summary = pages.iter().find(|page| page.path.ends_with("SUMMARY.md")).unwrap();
+        for page in pages.iter().filter(|page| page.path.starts_with("docs")) {
+            let path = page.path.strip_prefix("docs").unwrap().to_str().unwrap();
+            let is_listed = summary.links.iter().any(|(_, target)| target == path);
+            assert!(is_listed || path == "SUMMARY.md", "{path} is not in docs/SUMMARY.md");
+        }
+    }
+}

@@ -1,0 +1,271 @@
+//! The commands of the pages, run.
+
+use std::fmt::Write as _;
+use std::os::unix::fs::{PermissionsExt as _, symlink};
+use std::os::unix::process::CommandExt as _;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+use std::{env, fs, thread};
+
+use anyhow::{Context as _, Result, bail};
+use rustix::process::{Pid, Signal, kill_process_group};
+
+use super::links;
+use super::page::{Block, Page};
+use crate::localkube::workspace;
+use crate::test::interrupt::Interrupt;
+
+/// The whole quickstart takes one; on a busy machine two.
+const PATIENCE: Duration = Duration::from_mins(5);
+
+/// This page comes first: it makes the cluster that the others use.
+const QUICKSTART: &str = "docs/quickstart-localkube.md";
+
+/// Where a block is run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Place {
+    Here,
+    Localkube { last: bool },
+    Nowhere,
+}
+
+/// Every block that needs no cluster, each page in a directory of its own.
+pub fn without_cluster(holdfast: &Path, dir: &Path, interrupt: &Interrupt) -> Result<()> {
+    let pages = Page::all()?;
+    let dead = links::dead(&pages);
+    if !dead.is_empty() {
+        bail!("links that lead nowhere:\n{}", dead.join("\n"));
+    }
+    for page in pages {
+        let blocks = at(&page, Place::Here)?;
+        if !blocks.is_empty() {
+            let script: String = blocks.iter().map(|block| step(&page, block)).collect();
+            execute(&script, holdfast, dir, &[], interrupt)
+                .with_context(|| page.path.display().to_string())?;
+        }
+    }
+    Ok(())
+}
+
+/// The quickstart, what else is to be done with its cluster, and its end. One shell for all of it.
+pub fn on_localkube(
+    holdfast: &Path,
+    dir: &Path,
+    cluster: &Path,
+    interrupt: &Interrupt,
+) -> Result<()> {
+    let mut pages = Page::all()?;
+    pages.sort_by_key(|page| page.path != Path::new(QUICKSTART));
+    let mut script = String::new();
+    for last in [false, true] {
+        for page in &pages {
+            let blocks = at(page, Place::Localkube { last })?;
+            script.extend(blocks.iter().map(|block| step(page, block)));
+        }
+    }
+    let environment = [("HOLDFAST_LOCALKUBE_DIR", cluster)];
+    execute(&script, holdfast, dir, &environment, interrupt)
+}
+
+fn at(page: &Page, place: Place) -> Result<Vec<&Block>> {
+    let placed = page.blocks.iter().map(|block| {
+        let found =
+            place_of(block).with_context(|| format!("{}:{}", page.path.display(), block.line))?;
+        Ok((found, block))
+    });
+    let placed: Vec<(Place, &Block)> = placed.collect::<Result<_>>()?;
+    Ok(placed.into_iter().filter(|(found, _)| *found == place).map(|(_, block)| block).collect())
+}
+
+/// An error: it could be a command that nobody runs.
+fn place_of(block: &Block) -> Result<Place> {
+    let words: Vec<&str> = block.info.iter().map(String::as_str).collect();
+    let (language, rest) =
+        words.split_first().context("the fence has no language: sh, text, yaml, ...")?;
+    match (*language, rest) {
+        ("bash" | "shell" | "console", _) => bail!("commands are `sh`"),
+        ("sh", ["localkube", "last", ..]) => Ok(Place::Localkube { last: true }),
+        ("sh", ["localkube", ..]) => Ok(Place::Localkube { last: false }),
+        ("sh", []) => Ok(Place::Here),
+        ("sh", [word, ..]) if word.starts_with("exit=") => Ok(Place::Here),
+        ("sh", [word]) if word.strip_prefix("no-run=").is_some_and(|why| !why.is_empty()) => {
+            Ok(Place::Nowhere)
+        }
+        ("sh", rest) => bail!("{rest:?}: expected localkube, exit=N or no-run=REASON"),
+        _ => Ok(Place::Nowhere),
+    }
+}
+
+/// The block in a script, with its place in front, so that a failure can be found.
+fn step(page: &Page, Block { line, info, text }: &Block) -> String {
+    let mut script = format!("echo \"--- $SECONDS s: {}:{line}\"\n", page.path.display());
+    let Some(exit) = info.iter().find_map(|word| word.strip_prefix("exit=")) else {
+        return script + text;
+    };
+    let _ = write!(script, "set +e\n{text}code=$?\nset -e\n");
+    if exit != "any" {
+        let _ = writeln!(
+            script,
+            "[ $code = {exit} ] || {{ echo \"exit code $code and not {exit}\"; exit 1; }}"
+        );
+    }
+    script
+}
+
+/// Runs it in a fresh directory that has the repository's examples, with the program that was built on the
+/// path. Nothing that it starts outlives it.
+fn execute(
+    script: &str,
+    holdfast: &Path,
+    dir: &Path,
+    environment: &[(&str, &Path)],
+    interrupt: &Interrupt,
+) -> Result<()> {
+    prepare(holdfast, dir)?;
+    let (work, log) = (dir.join("work"), dir.join("log"));
+    let output = fs::File::create(&log).with_context(|| format!("create {}", log.display()))?;
+    let path = env::var_os("PATH").unwrap_or_default();
+    let path = env::join_paths([dir.join("bin")].into_iter().chain(env::split_paths(&path)))?;
+    let mut child = Command::new("bash")
+        .args(["-c", &format!("set -euo pipefail\n{script}")])
+        .envs(environment.iter().copied())
+        .env("PATH", path)
+        .env_remove("KUBECONFIG")
+        .current_dir(&work)
+        .stdin(Stdio::null())
+        .stdout(output.try_clone()?)
+        .stderr(output)
+        .process_group(0)
+        .spawn()
+        .context("start bash")?;
+    let group = i32::try_from(child.id()).ok().and_then(Pid::from_raw).context("it has a pid")?;
+    let began = Instant::now();
+    let ended = loop {
+        if let Some(status) = child.try_wait().context("wait for bash")? {
+            break Some(status);
+        }
+        if interrupt.came() || began.elapsed() > PATIENCE {
+            break None;
+        }
+        thread::sleep(Duration::from_millis(50));
+    };
+    // What it left in the background, and itself if it has not ended.
+    kill_process_group(group, Signal::TERM).ok();
+    if ended.is_none() {
+        child.wait().context("wait for bash")?;
+    }
+    interrupt.check()?;
+    if ended.is_some_and(|status| status.success()) {
+        return Ok(());
+    }
+    let said = fs::read_to_string(&log).unwrap_or_default();
+    let tail: Vec<&str> = said.lines().rev().take(40).collect();
+    let tail: Vec<&str> = tail.into_iter().rev().collect();
+    match ended {
+        Some(status) => bail!("{status}\n{}", tail.join("\n")),
+        None => bail!("not done after {} s\n{}", PATIENCE.as_secs(), tail.join("\n")),
+    }
+}
+
+fn prepare(holdfast: &Path, dir: &Path) -> Result<()> {
+    if dir.exists() {
+        fs::remove_dir_all(dir).with_context(|| format!("remove {}", dir.display()))?;
+    }
+    let (bin, work) = (dir.join("bin"), dir.join("work"));
+    for made in [&bin, &work] {
+        fs::create_dir_all(made).with_context(|| format!("create {}", made.display()))?;
+    }
+    for name in ["examples", "deploy", "docs", "crates"] {
+        link(&workspace().join(name), &work.join(name))?;
+    }
+    // Whoever reads has manifests; here these are.
+    fs::create_dir(work.join("manifests")).context("create a directory of manifests")?;
+    link(&workspace().join("examples/two-replicas.yaml"), &work.join("manifests/app.yaml"))?;
+    for name in ["holdfast", "kubectl-holdfast"] {
+        link(holdfast, &bin.join(name))?;
+    }
+    // What the pages build has been built.
+    let xtask = env::current_exe().context("find this program")?;
+    let cargo = format!(
+        "#!/bin/sh\ncase \"$1\" in\nxtask) shift; exec '{}' \"$@\" ;;\nrun) shift 3; exec holdfast \"$@\" ;;\n\
+         build) ;;\n*) echo \"cargo $1: not in a test of the docs\" >&2; exit 1 ;;\nesac\n",
+        xtask.display()
+    );
+    let shim = bin.join("cargo");
+    fs::write(&shim, cargo).with_context(|| format!("write {}", shim.display()))?;
+    fs::set_permissions(&shim, fs::Permissions::from_mode(0o755)).context("make it executable")
+}
+
+fn link(to: &Path, at: &PathBuf) -> Result<()> {
+    symlink(to, at).with_context(|| format!("make {}", at.display()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn block(info: &str) -> Block {
+        let info = info.split_whitespace().map(str::to_owned).collect();
+        Block { line: 1, info, text: "ls\n".to_owned() }
+    }
+
+    #[test]
+    fn blocks_say_where_they_are_run() {
+        let place = |info: &str| place_of(&block(info)).ok();
+        assert_eq!(place("sh"), Some(Place::Here));
+        assert_eq!(place("sh exit=1"), Some(Place::Here));
+        assert_eq!(place("sh localkube exit=1"), Some(Place::Localkube { last: false }));
+        assert_eq!(place("sh localkube last"), Some(Place::Localkube { last: true }));
+        assert_eq!(place("sh no-run=needs-kind"), Some(Place::Nowhere));
+        assert_eq!(place("text"), Some(Place::Nowhere));
+        for wrong in ["", "console", "sh no-run=", "sh someday", "sh no-run=a b"] {
+            assert_eq!(place(wrong), None, "{wrong}");
+        }
+    }
+
+    #[test]
+    fn every_block_of_the_docs_is_run_or_says_why_not() {
+        for page in Page::all().unwrap() {
+            at(&page, Place::Here).unwrap();
+        }
+    }
+
+    /// Comments may be left out.
+    fn plain(text: &str) -> Vec<&str> {
+        text.lines().filter(|line| !line.starts_with('#')).collect()
+    }
+
+    #[test]
+    fn what_is_shown_of_a_file_is_the_file() {
+        for page in Page::all().unwrap() {
+            for Block { line, info, text } in &page.blocks {
+                let Some(file) = info.iter().find_map(|word| word.strip_prefix("file=")) else {
+                    continue;
+                };
+                let there = fs::read_to_string(workspace().join(file)).unwrap_or_default();
+                assert_eq!(plain(text), plain(&there), "{}:{line}: {file}", page.path.display());
+            }
+        }
+    }
+
+    #[test]
+    fn exit_codes_are_looked_at() {
+        let dir = env::temp_dir().join(format!("holdfast-docs-{}", std::process::id()));
+        let page = Page::read("x.md".into(), "").unwrap();
+        let interrupt = Interrupt::catch().unwrap();
+        let run = |info: &str, text: &str| {
+            let text = format!("{text}\n");
+            let script = step(&page, &Block { text, ..block(info) });
+            execute(&script, Path::new("/bin/false"), &dir, &[], &interrupt)
+                .map_err(|e| e.to_string())
+        };
+        assert_eq!(run("sh", "true"), Ok(()));
+        assert_eq!(run("sh exit=1", "holdfast"), Ok(()));
+        assert_eq!(run("sh exit=any", "false"), Ok(()));
+        assert_eq!(run("sh", "sleep 100 & true"), Ok(()), "nothing is waited for");
+        assert!(run("sh", "echo said; false; true").unwrap_err().contains("x.md:1\nsaid"));
+        assert!(run("sh exit=1", "true").unwrap_err().contains("exit code 0 and not 1"));
+        fs::remove_dir_all(dir).unwrap();
+    }
+}
