@@ -15,7 +15,6 @@ fn stats_count_budgets_grants_and_work() {
     let mut replicas = min_available("replicas", Threshold::Count(1));
     replicas.spec.scope = Scope::Workload;
     lone.budget(replicas);
-    lone.budget(min_available("never", Threshold::Percent(100)));
     let mut wrong = min_available("wrong", Threshold::Count(1));
     let operator = Operator::Other("Near".to_owned());
     let near = Requirement { key: "a".to_owned(), operator, values: Vec::new() };
@@ -25,8 +24,8 @@ fn stats_count_budgets_grants_and_work() {
     lone.settle();
     let stats = lone.engine.stats();
     assert_eq!((stats.workload_budgets, stats.grants, stats.queued), (1, 0, 0));
-    assert_eq!((stats.budgets.all, stats.budgets.misconfigured), (4, 1));
-    assert_eq!((stats.budgets.impossible, stats.budgets.uncountable), (1, 1));
+    assert_eq!((stats.budgets.all, stats.budgets.misconfigured), (3, 1));
+    assert_eq!((stats.budgets.impossible, stats.budgets.uncountable), (0, 1));
     assert!(stats.counters.pod_reconciliations > 0);
     assert!(stats.counters.queue_adds >= 2);
     assert_eq!(stats.counters.queue_retries, 0);
