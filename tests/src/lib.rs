@@ -48,3 +48,15 @@ pub mod unavailable;
 pub mod wait;
 pub mod why;
 pub mod world;
+
+/// A command of the program under test, as the administrator: its exit code, and what it printed.
+pub fn holdfast(args: &[&str]) -> (Option<i32>, String) {
+    let output = std::process::Command::new(&fixture::fixture().holdfast)
+        .args(args)
+        .arg("--kubeconfig")
+        .arg(&fixture::fixture().admin_kubeconfig)
+        .output()
+        .expect("holdfast starts");
+    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+    (output.status.code(), text(&output.stdout) + &text(&output.stderr))
+}

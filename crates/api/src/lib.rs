@@ -34,4 +34,7 @@ pub mod time;
 pub mod unavailable;
 
 mod lenient;
+mod printable;
 mod quantity;
+
+pub use printable::printable;

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use holdfast_core::model::ControllerRef;
 use holdfast_core::{Config, Input, Kind};
+use http::StatusCode;
 use serde_json::{Value, json};
 
 use crate::api_client::{ApiClient, NoAnswer};
@@ -11,6 +12,7 @@ use crate::connect::{ClusterOptions, connect};
 use crate::discovery::Resource;
 use crate::effect::scale::ScaleReader;
 use crate::error::Error;
+use crate::install::NAME;
 use crate::install::native::api_service::Standing;
 use crate::serve::{Features, engine_config};
 use crate::watch::{Page, Source, page};
@@ -22,6 +24,8 @@ pub struct Reader {
     scales: ScaleReader,
     /// Holdfast serves `policy/v1` itself.
     native: bool,
+    /// Whether evictions are decided by Holdfast; None if that is not ours to see.
+    enforced: Option<bool>,
     features: Features,
     /// No single request takes longer.
     limit: Duration,
@@ -42,12 +46,18 @@ impl Reader {
         let (client, _) = connect(options).await?;
         // Who may not read it has not installed native mode.
         let native = Standing::read(&client).await.is_ok_and(|standing| standing.is_ours());
-        let features = Features::default();
-        Ok(Self { scales: ScaleReader::new(client.clone()), client, native, features, limit })
+        let enforced = if native { Some(true) } else { registered(&client).await };
+        let (scales, features) = (ScaleReader::new(client.clone()), Features::default());
+        Ok(Self { client, scales, native, enforced, features, limit })
     }
 
     pub(crate) fn client(&self) -> &ApiClient {
         &self.client
+    }
+
+    /// Budgets of Holdfast's hold nobody back: its webhook is not there.
+    pub fn is_unenforced(&self) -> bool {
+        self.enforced == Some(false)
     }
 
     /// That of the context.
@@ -131,6 +141,16 @@ impl Reader {
             from = page.metadata.r#continue;
         }
     }
+}
+
+async fn registered(client: &ApiClient) -> Option<bool> {
+    let path =
+        format!("/apis/admissionregistration.k8s.io/v1/mutatingwebhookconfigurations/{NAME}");
+    let answer = client.get(&path).await.ok()?;
+    if answer.is_object_not_found(NAME) {
+        return Some(false);
+    }
+    (answer.code == StatusCode::OK).then_some(true)
 }
 
 /// The objects of these kinds, and of nodes, each with its apiVersion and kind.

@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 
 use holdfast_e2e::fixture::fixture;
 use holdfast_e2e::gang::Shape;
+use holdfast_e2e::holdfast;
 use holdfast_e2e::lws::{Set, Story};
 use holdfast_e2e::process::Process;
 use holdfast_e2e::shared::server;
@@ -63,18 +64,6 @@ impl Drained {
     fn breaks(&self) -> usize {
         self.broken.values().sum()
     }
-}
-
-/// Exit code, and stdout and stderr.
-fn holdfast(args: &[&str]) -> (Option<i32>, String) {
-    let output = Command::new(&fixture().holdfast)
-        .args(args)
-        .arg("--kubeconfig")
-        .arg(&fixture().admin_kubeconfig)
-        .output()
-        .expect("holdfast starts");
-    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
-    (output.status.code(), text(&output.stdout) + &text(&output.stderr))
 }
 
 pub fn three_nodes_are_drained_and_no_replica_is_broken_twice() {

@@ -5,6 +5,7 @@ mod install;
 mod interrupted;
 mod start;
 mod undecodable;
+mod unenforced;
 
 use std::process::ExitCode;
 
@@ -17,6 +18,7 @@ fn main() -> ExitCode {
         interrupted::killed_in_a_drain_nothing_is_evicted_until_it_is_back,
         interrupted::a_crash_in_a_storm_leaves_the_count_right,
         interrupted::a_termination_answers_what_is_in_flight,
+        unenforced::a_drain_that_nothing_would_hold_back_is_refused_and_why_says_so,
         undecodable::an_undecodable_object_is_reported_once_and_does_not_stop_the_watch,
     ];
     // Where the Service can lead to this machine.

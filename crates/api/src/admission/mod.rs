@@ -22,6 +22,7 @@ pub use pod::{Circumstances, PodDisruption, PodReview, Toleration};
 pub use workload::WorkloadReview;
 
 use crate::lenient::{non_empty, null_default};
+use crate::printable;
 
 /// An eviction as `AdmissionReview` of `admission.k8s.io/v1` describes it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -376,7 +377,7 @@ impl Status {
             status: "Failure",
             code,
             reason,
-            message: message.to_owned(),
+            message: printable(message).into_owned(),
             details: StatusDetails { causes },
         }
     }
@@ -390,7 +391,7 @@ impl From<&Denial> for Status {
     fn from(denial: &Denial) -> Self {
         let cause = |message: &str| StatusCause {
             reason: "DisruptionBudget",
-            message: message.to_owned(),
+            message: printable(message).into_owned(),
             field: None,
         };
         let mut causes: Vec<_> = denial.causes.iter().map(|c| cause(&c.message)).collect();

@@ -11,6 +11,7 @@ use serde::{Deserialize, Deserializer};
 
 use crate::lenient::{non_empty, null_default};
 use crate::meta::{Annotations, Meta, positive};
+use crate::printable;
 use crate::time::Time;
 use container::{Container, ContainerStatus};
 
@@ -34,6 +35,8 @@ impl From<Pod<'_>> for model::Pod {
             lws: lws_member(&meta.labels, &meta.annotations),
             reference: pod.spec.reference().or_else(|| {
                 let name = non_empty(meta.annotations.pod_group)?;
+                // No group has such a name, and it will be told to people.
+                let name = printable(&name).into_owned();
                 Some(GroupReference::Annotation { name })
             }),
             uid: meta.uid,

@@ -1,9 +1,11 @@
 //! A cluster as it is now, in an engine that nobody but us asks.
 
+use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use holdfast_api::decode::{Decoded, decode};
+use holdfast_api::printable;
 use holdfast_core::io::{PodReadOutcome, SnapshotOutcome};
 use holdfast_core::model::{
     Budget, BudgetKey, ControllerRef, ObjectKey, Operation, ResourceVersion, Timestamp,
@@ -35,6 +37,8 @@ pub struct Cluster {
     versions: BTreeMap<Kind, String>,
     /// Where built-in budgets are the gate: the same cluster with these counted, to explain them by.
     behind: Option<Box<Self>>,
+    /// Budgets that hold nobody back, and why.
+    unenforced: BTreeMap<ObjectKey, String>,
     /// Objects that cannot be read, and why.
     pub unreadable: Vec<String>,
     asked: u64,
@@ -59,9 +63,15 @@ impl Cluster {
         builtins: Builtins,
     ) -> anyhow::Result<Self> {
         let config = reader.config();
-        let lists = reader.list(config.kinds.clone(), namespace).await?;
+        let mut lists = reader.list(config.kinds.clone(), namespace).await?;
+        lists.iter_mut().flat_map(|list| &mut list.objects).for_each(make_printable);
+        let unenforced = match builtins {
+            Builtins::Gate => take_unenforced(reader, &config, &mut lists),
+            Builtins::Counted => BTreeMap::new(),
+        };
         let wall = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         let mut cluster = Self::new(config, lists, Timestamp(0) + wall, builtins);
+        cluster.unenforced = unenforced;
         cluster.read_scales(reader).await;
         if let Some(behind) = &mut cluster.behind {
             behind.read_scales(reader).await;
@@ -98,6 +108,7 @@ impl Cluster {
             budgets: BTreeMap::new(),
             versions: BTreeMap::new(),
             behind,
+            unenforced: BTreeMap::new(),
             unreadable: Vec::new(),
             asked: 0,
         };
@@ -190,6 +201,12 @@ impl Cluster {
     pub fn hear(&mut self, news: Input) {
         self.engine.handle(self.now, news);
         while self.engine.poll().is_some() {}
+    }
+
+    /// Why a budget of this namespace holds nobody back, if there is such a one.
+    pub fn unenforced(&self, namespace: &str) -> Option<&str> {
+        let mut budgets = self.unenforced.iter().filter(|(key, _)| key.namespace == namespace);
+        budgets.next().map(|(_, why)| why.as_str())
     }
 
     pub fn now(&self) -> Timestamp {
@@ -340,6 +357,50 @@ impl Cluster {
             }
         }
         wanted
+    }
+}
+
+/// Takes out the budgets by which nobody decides.
+fn take_unenforced(
+    reader: &Reader,
+    config: &Config,
+    lists: &mut [Listed],
+) -> BTreeMap<ObjectKey, String> {
+    let mut taken = BTreeMap::new();
+    for list in lists {
+        let excluded = match list.kind {
+            Some(Kind::Budget) => &config.excluded_namespaces,
+            Some(Kind::UnavailableBudget) => &config.unguarded_namespaces,
+            _ => continue,
+        };
+        list.objects.retain(|object| {
+            let key = key_of(object);
+            let why = if reader.is_unenforced() {
+                "Holdfast's webhook is not registered; `holdfast serve --install` registers it"
+            } else if excluded.contains(&key.namespace) {
+                "Holdfast is not asked about pods of this namespace"
+            } else {
+                return true;
+            };
+            let why = format!("Budget {} is not enforced: {why}.", key.name);
+            taken.insert(key, why);
+            false
+        });
+    }
+    taken
+}
+
+/// Everything in it may be shown on a terminal.
+fn make_printable(object: &mut Value) {
+    match object {
+        Value::String(text) => {
+            if let Cow::Owned(clean) = printable(text) {
+                *text = clean;
+            }
+        }
+        Value::Array(values) => values.iter_mut().for_each(make_printable),
+        Value::Object(fields) => fields.values_mut().for_each(make_printable),
+        Value::Null | Value::Bool(_) | Value::Number(_) => {}
     }
 }
 

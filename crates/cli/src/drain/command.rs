@@ -1,6 +1,6 @@
 //! `holdfast drain`: cordon, evict replica by replica, and see it through.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -18,7 +18,7 @@ use super::report::{DrainPlan, SCHEMA_VERSION};
 use super::text::named;
 use super::which::Which;
 use crate::ask::{Builtins, Cluster, ClusterArgs};
-use crate::exit::Exit;
+use crate::exit::{Exit, Hinted};
 use crate::serve::parse_time;
 
 #[derive(Debug, clap::Args)]
@@ -96,6 +96,14 @@ async fn drain(args: &Args) -> anyhow::Result<Exit> {
         Some(order) => Which::named(order.nodes.clone()).find(&before)?,
         None => args.which.find(&before)?,
     };
+    if reader.is_unenforced()
+        && let Some(budget) = unenforced(&before, &nodes)
+    {
+        return Err(Hinted::error(
+            format!("nobody enforces budget {budget}: Holdfast's webhook is not registered"),
+            "start `holdfast serve --install`; `kubectl drain` evicts without regard to it",
+        ));
+    }
     let grace = (args.grace_period >= 0).then_some(args.grace_period);
     let drainer = Drainer::new(&reader, args.dry_run == DryRun::Server, grace);
     let uncordoned = cordon(&before, &drainer, &nodes, args.dry_run).await;
@@ -134,6 +142,19 @@ async fn drain(args: &Args) -> anyhow::Result<Exit> {
         }
     }
     Ok(finish(&nodes, &failed))
+}
+
+/// A budget of Holdfast's over a pod of these nodes. The API server would not hold the drain back by it.
+fn unenforced(cluster: &Cluster, nodes: &[String]) -> Option<String> {
+    let pods: BTreeSet<&ObjectKey> =
+        nodes.iter().flat_map(|node| cluster.pods_on(node)).map(|(key, _)| key).collect();
+    let of_holdfast = cluster.budgets().filter(|given| given.api_version != "policy/v1");
+    let keys = of_holdfast.map(|given| &given.budget.key);
+    keys.filter_map(|key| cluster.view(key)).find_map(|view| {
+        let namespace = &view.key.object.namespace;
+        let mut covered = view.all_pods().map(|pod| ObjectKey::new(namespace, &pod.name));
+        covered.any(|pod| pods.contains(&pod)).then(|| view.key.to_string())
+    })
 }
 
 fn read(path: &PathBuf) -> anyhow::Result<DrainPlan> {

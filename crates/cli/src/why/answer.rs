@@ -41,6 +41,9 @@ pub struct PodAnswer {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub builtin: Option<String>,
     pub unblock: Vec<Unblock>,
+    /// A budget that would have a say if it were enforced.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub note: Option<String>,
 }
 
 #[derive(Debug, Serialize)]
@@ -177,6 +180,7 @@ pub fn of_pod(cluster: &mut Cluster, pod: &ObjectKey) -> PodAnswer {
     }
     let blocking = budgets.iter().filter(|b| b.blocks).map(|b| b.name.clone()).collect();
     PodAnswer {
+        note: cluster.unenforced(&pod.namespace).map(str::to_owned),
         schema_version: SCHEMA_VERSION,
         namespace: pod.namespace.clone(),
         name: pod.name.clone(),

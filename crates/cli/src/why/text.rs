@@ -25,6 +25,10 @@ fn show_pod(page: &mut Page, pod: &PodAnswer) {
     page.line(&format!("pod {namespace}/{name}{place} ({}): {verdict}", pod.state));
     page.line("");
     page.item("  ", reason(pod));
+    if let Some(note) = &pod.note {
+        page.line("");
+        page.item("  ", note);
+    }
     if !pod.budgets.is_empty() {
         page.line("");
         show_budgets(page, &pod.budgets);

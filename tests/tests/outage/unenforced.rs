@@ -1,0 +1,37 @@
+//! Budgets that are left, and nobody to enforce them.
+
+use holdfast_e2e::holdfast;
+use holdfast_e2e::server::{self, Server};
+use holdfast_e2e::world::World;
+use serde_json::json;
+
+pub fn a_drain_that_nothing_would_hold_back_is_refused_and_why_says_so() {
+    let mut server = Server::start("unenforced").expect("it starts");
+    let world = World::new("unenforced");
+    let node = world.node("n");
+    world.replica("a", 2, 2, &[&node]);
+    world.budget("job", json!({"minAvailable": 1, "budgetScope": "Workload"}));
+    let (code, text) = holdfast(&["why", "a-0", "-n", &world.namespace]);
+    assert_eq!(code, Some(1), "{text}");
+
+    server::uninstall_with(&["--allow-scope-loss"]).expect("it uninstalls, and keeps the budgets");
+    server.terminate();
+    assert!(server.wait().success());
+    let (code, text) = holdfast(&["why", "a-0", "-n", &world.namespace]);
+    assert_eq!(code, Some(0), "nobody holds it back: {text}");
+    let words = text.split_whitespace().collect::<Vec<_>>().join(" ");
+    assert!(
+        words.contains("Budget job is not enforced: Holdfast's webhook is not registered"),
+        "{text}"
+    );
+    let (code, text) = holdfast(&["drain", &node, "--force", "--timeout=20s"]);
+    assert_eq!(code, Some(1), "{text}");
+    let budget = format!("nobody enforces budget {}/job", world.namespace);
+    assert!(
+        text.contains(&budget) && text.contains("hint: start `holdfast serve --install`"),
+        "{text}"
+    );
+    assert_eq!(world.pods().len(), 2);
+    let object = world.admin.get(&format!("/api/v1/nodes/{node}")).ok().body;
+    assert_ne!(object["spec"]["unschedulable"], true, "it is left as it was");
+}
