@@ -118,6 +118,9 @@ impl Objects {
                 let found =
                     self.decode(place, value, &Kind::Owner(owner_kind), check::owner(value));
                 if let Some(Decoded::Owner(mut owner)) = found {
+                    // The workers' set of a LeaderWorkerSet group. The copy's leaders are other pods, and it
+                    // stays when they come back.
+                    owner.controller.take_if(|c| c.group_kind.is("", "Pod"));
                     forget_uid(&mut owner.controller);
                     self.owners.push(GivenOwner { owner, document: document.clone() });
                 }

@@ -225,3 +225,43 @@ fn every_kind_of_workload_gets_its_pods_and_brings_them_back() {
         );
     }
 }
+
+/// Of a live cluster: a leader is controlled by the set's own StatefulSet, and workers by one that the leader controls.
+#[test]
+fn a_live_group_of_a_leader_and_its_worker_is_whole_and_comes_back() {
+    let owned = |kind: &str, name: &str| {
+        format!(
+            "ownerReferences: [{{apiVersion: {kind}, name: {name}, uid: u-{name}, controller: true}}]"
+        )
+    };
+    let set = |name: &str, owner: &str| {
+        format!(
+            "---\napiVersion: apps/v1\nkind: StatefulSet\nmetadata: {{name: {name}, uid: u-{name}, {owner}}}\n\
+             spec: {{replicas: 1, selector: {{}}, template: {{}}}}\n"
+        )
+    };
+    let pod = |name: &str, group: usize, owner: &str| {
+        let lws = "leaderworkerset.sigs.k8s.io";
+        format!(
+            "---\napiVersion: v1\nkind: Pod\nmetadata: {{name: {name}, uid: u-{name}, labels: {{app: llm, {lws}/name: llm, \
+             {lws}/group-index: \"{group}\", {lws}/group-key: k{group}}}, annotations: {{{lws}/size: \"2\"}}, {owner}}}\n\
+             spec: {{nodeName: node-1, containers: [{{name: c, image: i}}]}}\n"
+        )
+    };
+    let mut manifests = "apiVersion: leaderworkerset.x-k8s.io/v1\nkind: LeaderWorkerSet\nmetadata: {name: llm, uid: u-llm}\n\
+         spec: {replicas: 2, leaderWorkerTemplate: {size: 2, workerTemplate: {}}}\n---\n\
+         apiVersion: policy.holdfast.dev/v1\nkind: PodDisruptionBudget\nmetadata: {name: llm}\n\
+         spec: {maxUnavailable: 1, budgetScope: Workload, selector: {matchLabels: {app: llm}}}\n---\n\
+         apiVersion: v1\nkind: Node\nmetadata: {name: node-1}\n---\napiVersion: v1\nkind: Node\nmetadata: {name: node-2}\n"
+        .to_owned();
+    manifests += &set("llm", &owned("leaderworkerset.x-k8s.io/v1, kind: LeaderWorkerSet", "llm"));
+    for group in 0..2 {
+        let leader = format!("llm-{group}");
+        manifests += &pod(&leader, group, &owned("apps/v1, kind: StatefulSet", "llm"));
+        manifests += &set(&leader, &owned("v1, kind: Pod", &leader));
+        let worker = format!("llm-{group}-1");
+        manifests += &pod(&worker, group, &owned("apps/v1, kind: StatefulSet", &leader));
+    }
+    let report = simulate(&manifests, &["node-1"], false).unwrap();
+    assert!(report.runs[0].outcome.is_finished(), "{:#?}", report.runs[0]);
+}
