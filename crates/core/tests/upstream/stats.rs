@@ -3,7 +3,7 @@
 use holdfast_core::Stats;
 use holdfast_core::model::{LabelSelector, Operator, Requirement, Scope, Threshold};
 
-use super::lone::{Lone, min_available, pod};
+use super::lone::{Lone, max_unavailable, min_available, owned, pod, replica_set};
 
 #[test]
 fn stats_count_budgets_grants_and_work() {
@@ -32,4 +32,17 @@ fn stats_count_budgets_grants_and_work() {
     // Neither pod names a replica.
     assert!(stats.counters.misconfigured > 0);
     assert!(stats.counters.misconfigured <= stats.counters.workload_reconciliations);
+}
+
+#[test]
+fn a_budget_that_can_never_allow_is_counted_as_such() {
+    let mut lone = Lone::new();
+    let set = replica_set("web", 2);
+    lone.owner(set.clone());
+    lone.pod(owned("a", &set));
+    lone.pod(owned("b", &set));
+    lone.budget(max_unavailable("never", Threshold::Count(0)));
+    lone.budget(max_unavailable("some", Threshold::Count(1)));
+    let budgets = lone.engine.stats().budgets;
+    assert_eq!((budgets.all, budgets.impossible, budgets.uncountable), (2, 1, 0));
 }
