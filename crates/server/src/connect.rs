@@ -1,6 +1,6 @@
 //! From a kubeconfig to a client that is known to work.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use http::StatusCode;
@@ -13,7 +13,8 @@ use crate::error::Error;
 
 #[derive(Clone, Debug, Default)]
 pub struct ClusterOptions {
-    /// Without it: `~/.kube/config`, else the pod's service account.
+    /// Several as `KUBECONFIG` has them, with `:` between. Without it: `~/.kube/config`, else the pod's
+    /// service account.
     pub kubeconfig: Option<PathBuf>,
     pub context: Option<String>,
 }
@@ -43,7 +44,7 @@ async fn load(options: &ClusterOptions) -> Result<kube::Config, Error> {
     let _ = rustls::crypto::ring::default_provider().install_default();
     let choice = KubeConfigOptions { context: options.context.clone(), ..Default::default() };
     let loaded = match &options.kubeconfig {
-        Some(path) => match Kubeconfig::read_from(path) {
+        Some(path) => match read(path) {
             Ok(file) => kube::Config::from_custom_kubeconfig(file, &choice).await,
             Err(error) => Err(error),
         }
@@ -63,6 +64,17 @@ async fn load(options: &ClusterOptions) -> Result<kube::Config, Error> {
     // Retries are decided where the meaning of a request is known (`effect`, `watch`).
     config.default_retry = false;
     Ok(config)
+}
+
+/// Of several files those that are there, as kubectl: what the first says of something stands.
+fn read(paths: &Path) -> Result<Kubeconfig, KubeconfigError> {
+    let several: Vec<PathBuf> = std::env::split_paths(paths).filter(|path| path.exists()).collect();
+    let Some((first, rest)) = several.split_first() else { return Kubeconfig::read_from(paths) };
+    let mut merged = Kubeconfig::read_from(first)?;
+    for path in rest {
+        merged = merged.merge(Kubeconfig::read_from(path)?)?;
+    }
+    Ok(merged)
 }
 
 async fn identify(client: &ApiClient, url: &str) -> Result<Identity, Error> {
@@ -144,6 +156,28 @@ fn one_line(text: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn of_several_kubeconfigs_those_that_are_there_are_one() {
+        let directory = std::env::temp_dir().join(format!("holdfast-kube-{}", std::process::id()));
+        std::fs::create_dir_all(&directory).unwrap();
+        let file = |name: &str, text: &str| {
+            std::fs::write(directory.join(name), format!("apiVersion: v1\nkind: Config\n{text}"))
+                .unwrap();
+            directory.join(name)
+        };
+        let context = "contexts: [{name: there, context: {cluster: c}}]\ncurrent-context: there\n";
+        let context = file("context", context);
+        let cluster = "clusters: [{name: c, cluster: {server: 'http://h'}}]\ncurrent-context: no\n";
+        let cluster = file("cluster", cluster);
+        let nowhere = directory.join("nowhere");
+        let joined = |paths: &[&PathBuf]| PathBuf::from(std::env::join_paths(paths).unwrap());
+        let merged = read(&joined(&[&nowhere, &context, &cluster])).unwrap();
+        assert_eq!(merged.current_context.as_deref(), Some("there"));
+        assert_eq!((merged.contexts.len(), merged.clusters.len()), (1, 1));
+        assert!(read(&nowhere).is_err() && read(&joined(&[&nowhere, &nowhere])).is_err());
+        std::fs::remove_dir_all(directory).unwrap();
+    }
 
     #[test]
     fn service_accounts_are_recognised_by_their_user_name() {
