@@ -96,7 +96,7 @@ impl Code {
             Self::NeverAllows => "leave room for one: maxUnavailable 1, or a smaller minAvailable",
             Self::SeveralBudgets => "keep one budget per pod",
             Self::CountsPodsOfReplicas => {
-                "set spec.budgetScope: Workload and count replicas in the threshold"
+                "set spec.budgetScope: Workload, and count replicas in the threshold; policy/v1 has the field in native mode only, so use policy.holdfast.dev/v1 elsewhere"
             }
             Self::MissingReference => "create what is missing, or mend the pod's reference",
             Self::BasicGroup => {

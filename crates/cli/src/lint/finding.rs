@@ -89,11 +89,14 @@ impl Findings {
         self.findings.iter().map(|finding| finding.code).collect()
     }
 
-    /// Each object once.
-    pub fn names(&self) -> Vec<String> {
+    /// Each object once; of all namespaces, each with its own.
+    pub fn names(&self, namespaces: bool) -> Vec<String> {
         let objects = self.findings.iter().filter(|finding| !finding.object.name.is_empty());
-        let name =
-            |f: &Finding| format!("{}/{}", f.object.kind.to_ascii_lowercase(), f.object.name);
+        let name = |f: &Finding| {
+            let Subject { kind, namespace, name, .. } = &f.object;
+            let namespace = if namespaces { format!("{namespace}/") } else { String::new() };
+            format!("{}/{namespace}{name}", kind.to_ascii_lowercase())
+        };
         let mut names: Vec<String> = objects.map(name).collect();
         names.sort();
         names.dedup();

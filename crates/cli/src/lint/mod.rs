@@ -12,7 +12,7 @@ use std::path::PathBuf;
 use clap::ValueEnum;
 
 use crate::ask::{Builtins, Cluster, ClusterArgs, Selector};
-use crate::exit::Exit;
+use crate::exit::{Exit, Hinted};
 use crate::simulate::{Input, may_colour, print};
 use code::Severity;
 use finding::Findings;
@@ -37,7 +37,7 @@ pub struct Args {
     #[command(flatten)]
     cluster: ClusterArgs,
     /// All namespaces
-    #[arg(short = 'A', long, conflicts_with = "namespace")]
+    #[arg(short = 'A', long, conflicts_with_all = ["namespace", "files"])]
     all_namespaces: bool,
     /// Budgets with these labels only
     #[arg(short = 'l', long, value_name = "SELECTOR", conflicts_with = "files")]
@@ -74,7 +74,7 @@ fn lint(args: &Args) -> anyhow::Result<bool> {
         runtime.block_on(of_cluster(args))?
     } else {
         let namespace = args.cluster.namespace.as_deref().unwrap_or("default");
-        files::lint(Input::read(&args.files), namespace)
+        files::lint(read(&args.files)?, namespace)
     };
     let mut out = std::io::stdout().lock();
     let text = match args.output {
@@ -82,10 +82,35 @@ fn lint(args: &Args) -> anyhow::Result<bool> {
         Output::Json => serde_json::to_string_pretty(&findings)? + "\n",
         Output::Yaml => serde_saphyr::to_string(&findings)?,
         Output::Sarif => serde_json::to_string_pretty(&findings.sarif())? + "\n",
-        Output::Name => findings.names().into_iter().map(|name| name + "\n").collect(),
+        Output::Name => {
+            findings.names(args.all_namespaces).into_iter().map(|name| name + "\n").collect()
+        }
     };
     print(&mut out, &text)?;
     Ok(findings.worst().is_none_or(|worst| worst == Severity::Info))
+}
+
+/// An error rather than no finding: a pipe whose first command failed must not pass.
+fn read(files: &[PathBuf]) -> anyhow::Result<Input> {
+    let input = Input::read(files);
+    // The file as a whole.
+    if let Some(problem) = input.problems.iter().find(|problem| problem.place.document == 0) {
+        let hint = "-f takes manifests, directories of them, or - for stdin";
+        return Err(Hinted::error(problem.to_string(), hint));
+    }
+    let places = input.documents.iter().map(|document| &document.place);
+    let places: Vec<_> = places.chain(input.problems.iter().map(|p| &p.place)).collect();
+    let is_piped = files.iter().any(|file| file.as_os_str() == "-");
+    if is_piped && !places.iter().any(|place| place.file == "stdin") {
+        let hint = "did the command before the pipe fail?";
+        return Err(Hinted::error("no objects in stdin", hint));
+    }
+    if places.is_empty() {
+        let names: Vec<String> = files.iter().map(|file| file.display().to_string()).collect();
+        let hint = "the files are empty: have they been written?";
+        return Err(Hinted::error(format!("no objects in {}", names.join(", ")), hint));
+    }
+    Ok(input)
 }
 
 async fn of_cluster(args: &Args) -> anyhow::Result<Findings> {

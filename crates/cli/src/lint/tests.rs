@@ -110,6 +110,8 @@ fn replicas_that_cannot_be_counted() {
     assert_eq!(found(&bare).codes(), [Code::NoReplica]);
     let in_pods = replicas("policy/v1", "minAvailable: 2", GANG);
     assert_eq!(found(&in_pods).codes(), [Code::CountsPodsOfReplicas]);
+    // That kind has no budgetScope to set.
+    assert!(found(&in_pods).into_vec()[0].fix.contains("use policy.holdfast.dev/v1"));
     let of_unknown = replicas(OURS, "maxUnavailable: 1\n  budgetScope: Workload", GANG);
     assert_eq!(found(&of_unknown).codes(), [Code::NotComputed]);
 }
@@ -131,6 +133,12 @@ spec: {containers: [{name: c, image: i}]}
 }
 
 #[test]
+fn a_key_that_is_there_twice_is_told_in_words_for_whoever_wrote_it() {
+    let text = found("kind: Pod\nkind: Pod\n").text(false);
+    assert!(text.contains("line 2: duplicate mapping key: kind\n"), "{text}");
+}
+
+#[test]
 fn what_cannot_be_read_is_a_finding_with_its_place() {
     insta::assert_snapshot!(found("kind: Pod\n---\n: : :\n").text(false));
 }
@@ -138,7 +146,8 @@ fn what_cannot_be_read_is_a_finding_with_its_place() {
 #[test]
 fn findings_are_told_as_text_json_and_sarif() {
     let findings = found(&budget(3, "maxUnavailable: 0"));
-    assert_eq!(findings.names(), ["poddisruptionbudget/web"]);
+    assert_eq!(findings.names(false), ["poddisruptionbudget/web"]);
+    assert_eq!(findings.names(true), ["poddisruptionbudget/default/web"]);
     insta::assert_snapshot!(findings.text(false));
     insta::assert_snapshot!(serde_json::to_string_pretty(&findings).unwrap());
     let mut sarif = findings.sarif();

@@ -257,9 +257,9 @@ fn is_blank(line: &str) -> bool {
     line.is_empty() || line.starts_with('#')
 }
 
-/// The parser adds where it was, which we say in our own way.
+/// The parser adds where it was, which we say in our own way, and advice for programmers.
 fn in_short(message: &str) -> String {
     let first = message.lines().next().unwrap_or_default();
-    let cut = first.find(" at line ").or_else(|| first.find(", line "));
+    let cut = [" at line ", ", line ", ", set "].iter().filter_map(|end| first.find(end)).min();
     cut.map_or(first, |cut| &first[..cut]).to_owned()
 }
