@@ -1,5 +1,6 @@
 //! `holdfast plan drain`: the order that breaks the fewest replicas.
 
+use anyhow::bail;
 use clap::Subcommand;
 
 use crate::ask::{Builtins, Cluster, ClusterArgs, Output, emit};
@@ -30,7 +31,9 @@ enum What {
     after_help = "Examples:\n  \
         holdfast plan drain worker-1 worker-2 --ignore-daemonsets\n  \
         holdfast plan drain -l pool=a -o json > plan.json && holdfast drain --plan plan.json\n\n\
-        Exit codes: 0 the nodes can be drained, 1 something blocks for ever, 2 error"
+        Exit codes: 0 the nodes can be drained, 1 something blocks for ever or no pod
+  \
+        has room elsewhere, 2 error"
 )]
 struct DrainArgs {
     #[command(flatten)]
@@ -60,7 +63,11 @@ fn plan(args: &DrainArgs) -> anyhow::Result<bool> {
         let reader = args.cluster.connect().await?;
         Cluster::read(&reader, None, Builtins::Counted).await
     })?;
-    let (plan, _) = DrainPlan::make(&cluster, &args.which.find(&cluster)?, &args.choice);
+    let nodes = args.which.find(&cluster)?;
+    if nodes.is_empty() {
+        bail!("there is nothing to plan");
+    }
+    let (plan, _) = DrainPlan::make(&cluster, &nodes, &args.choice);
     let colour = may_colour(&std::io::stdout());
     let pods = || {
         let of = |namespace: &str, name: &str| format!("pod/{namespace}/{name}");
@@ -69,5 +76,5 @@ fn plan(args: &DrainArgs) -> anyhow::Result<bool> {
             .collect()
     };
     emit(args.output, &plan, || render(&plan, colour), pods)?;
-    Ok(plan.is_complete())
+    Ok(plan.is_complete() && plan.has_room_for_some())
 }

@@ -87,6 +87,12 @@ impl DrainPlan {
         self.blocked.is_empty() && self.refused.is_empty()
     }
 
+    /// Whether the other nodes have a place for at least one of the pods, by the same estimate.
+    pub fn has_room_for_some(&self) -> bool {
+        let pods: usize = self.units().map(|unit| unit.pods.len()).sum();
+        self.pods_without_room == 0 || self.pods_without_room < pods
+    }
+
     /// In the order in which they go; those that are blocked last, for whoever mends it meanwhile.
     pub fn units(&self) -> impl Iterator<Item = &Unit> {
         let blocked = self.blocked.iter().map(|blocked| &blocked.unit);
@@ -110,6 +116,10 @@ fn rounded(time: Duration) -> u64 {
 
 /// By the rules that gangs are started by. Pods without a controller do not come back.
 fn without_room(cluster: &Cluster, nodes: &[String], evicted: &[ObjectKey]) -> usize {
+    // Of a cluster whose nodes are not known nothing is known of room.
+    if cluster.nodes().next().is_none() {
+        return 0;
+    }
     let settings =
         Settings { api: GroupApi::Kubernetes, timeout: Duration::ZERO, room_wait: Duration::ZERO };
     let mut world = World::new(settings);

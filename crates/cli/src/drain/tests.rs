@@ -119,6 +119,23 @@ fn nodes_that_kubectl_refuses_and_pods_without_room_are_told() {
 }
 
 #[test]
+fn a_drain_that_has_nowhere_to_go_does_not_say_that_it_can() {
+    let headline = |cpu: &str| {
+        let mut objects = spread();
+        for object in objects.iter_mut().filter(|object| object["kind"] == "Pod") {
+            object["spec"]["containers"] = json!([{"resources": {"requests": {"cpu": cpu}}}]);
+        }
+        let plan = plan(objects, &["node-0", "node-1"]);
+        assert!(plan.is_complete());
+        (render(&plan, false).lines().next().unwrap().to_owned(), plan.has_room_for_some())
+    };
+    let stops = "node-0 node-1 will stop for lack of room elsewhere";
+    assert_eq!(headline("100m"), ("node-0 node-1 can be drained, in about 2m".to_owned(), true));
+    assert_eq!(headline("2"), (stops.to_owned(), true));
+    assert_eq!(headline("5"), (stops.to_owned(), false));
+}
+
+#[test]
 fn two_built_in_budgets_on_a_pod_are_for_ever() {
     let mut objects = spread();
     for name in ["one", "two"] {

@@ -11,15 +11,18 @@ pub fn render(plan: &DrainPlan, colour: bool) -> String {
     let mut page = Page::new(colour);
     let size = |n: usize, what| count(n.try_into().unwrap_or(i64::MAX), what);
     let takes = match plan.estimated_seconds {
-        Some(seconds) if seconds > 0 && plan.is_complete() => {
+        // Who waits for room waits for somebody to make it.
+        Some(seconds) if seconds > 0 && plan.is_complete() && plan.pods_without_room == 0 => {
             format!(", in about {}", age(Duration::from_secs(seconds)))
         }
         _ => String::new(),
     };
-    let verdict = page.paint_good(
-        plan.is_complete(),
-        if plan.is_complete() { "can be drained" } else { "cannot be drained" },
-    );
+    let stops = plan.pods_without_room > 0 && plan.units().any(Unit::is_charged);
+    let verdict = match (plan.is_complete(), stops) {
+        (true, false) => page.paint_good(true, "can be drained"),
+        (true, true) => page.paint_good(false, "will stop for lack of room elsewhere"),
+        (false, _) => page.paint_good(false, "cannot be drained"),
+    };
     let breaks = match plan.broken() {
         0 => "breaks no replica".to_owned(),
         broken => format!("breaks {}, each once", size(broken, "replica")),

@@ -1,7 +1,5 @@
 //! The nodes that are meant.
 
-use anyhow::bail;
-
 use crate::ask::{Cluster, Selector};
 use crate::exit::Hinted;
 
@@ -26,14 +24,15 @@ impl Which {
         Self { nodes, selector: None }
     }
 
-    /// Each once, in the order given, or by name.
+    /// Each once, in the order given, or by name. That no node has the labels is no error to kubectl.
     pub fn find(&self, cluster: &Cluster) -> anyhow::Result<Vec<String>> {
         let mut found: Vec<String> = Vec::new();
         if let Some(selector) = &self.selector {
             let matching = cluster.nodes().filter(|(_, node)| selector.matches_object(node));
             found.extend(matching.map(|(name, _)| name.clone()));
             if found.is_empty() {
-                bail!("no node matches");
+                eprintln!("No resources found");
+                return Ok(found);
             }
         }
         for given in &self.nodes {
@@ -52,5 +51,29 @@ impl Which {
             return Err(Hinted::error("no node is named", "name nodes, or -l SELECTOR"));
         }
         Ok(found)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::ask::{Builtins, documents};
+    use holdfast_core::Config;
+    use holdfast_core::model::Timestamp;
+    use serde_json::json;
+
+    #[test]
+    fn labels_that_no_node_has_are_no_error_and_a_name_that_none_has_is() {
+        let node = json!({"apiVersion": "v1", "kind": "Node",
+            "metadata": {"name": "a", "labels": {"pool": "a"}}});
+        let lists = documents::lists(vec![node], "default");
+        let cluster = Cluster::new(Config::default(), lists, Timestamp(0), Builtins::Counted);
+        let labelled = |selector: &str| {
+            let which = Which { nodes: Vec::new(), selector: selector.parse().ok() };
+            which.find(&cluster).unwrap()
+        };
+        assert_eq!(labelled("pool=a"), ["a"]);
+        assert_eq!(labelled("pool=b"), [""; 0]);
+        assert!(Which::named(vec!["b".to_owned()]).find(&cluster).is_err());
     }
 }
