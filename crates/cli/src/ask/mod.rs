@@ -60,7 +60,37 @@ pub fn age(time: Duration) -> String {
     }
 }
 
+/// In an order with `web-2` before `web-10`.
+pub fn natural(name: &str) -> Vec<(String, u64)> {
+    let mut parts = vec![(String::new(), 0_u64)];
+    let mut in_number = false;
+    for c in name.chars() {
+        let digit = c.to_digit(10).map(u64::from);
+        if in_number && digit.is_none() {
+            parts.push((String::new(), 0));
+        }
+        in_number = digit.is_some();
+        if let Some((text, number)) = parts.last_mut() {
+            match digit {
+                Some(digit) => *number = number.saturating_mul(10).saturating_add(digit),
+                None => text.push(c),
+            }
+        }
+    }
+    parts
+}
+
 /// `1 replica`, `3 replicas`.
 pub fn count(n: i64, what: &str) -> String {
     if n == 1 { format!("1 {what}") } else { format!("{n} {what}s") }
+}
+
+#[cfg(test)]
+mod tests {
+    #[test]
+    fn numbers_in_names_are_ordered_as_numbers() {
+        let mut names = ["g-10", "g-2-b", "g-2", "f", "g-2-10", "g-2-9", "10"];
+        names.sort_by_key(|name| super::natural(name));
+        assert_eq!(names, ["10", "f", "g-2", "g-2-9", "g-2-10", "g-2-b", "g-10"]);
+    }
 }

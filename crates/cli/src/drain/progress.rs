@@ -9,7 +9,7 @@ use holdfast_core::view::{ReplicaState, ReplicaView};
 use super::follow::{Follow, Going, Step};
 use super::plan::{PodOf, Unit};
 use super::text::named;
-use crate::ask::{Cluster, Table};
+use crate::ask::{Cluster, Table, count};
 
 const BAR: usize = 24;
 
@@ -82,7 +82,8 @@ impl Progress {
             && going.is_begun()
             && self.begun.insert(name.clone())
         {
-            lines.push(format!("{name} goes, with {} pods here", going.unit.pods.len()));
+            let pods = going.unit.pods.len().try_into().unwrap_or(i64::MAX);
+            lines.push(format!("{name} goes, with {} here", count(pods, "pod")));
         }
         for (pod, step) in going.unit.pods.iter().zip(&going.steps) {
             if *step == Step::Gone && self.gone.insert(pod.uid.clone()) {
@@ -195,6 +196,8 @@ impl Replicas {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use holdfast_server::Evicted;
+    use std::time::Duration;
 
     #[test]
     fn of_a_denial_the_arithmetic_is_told_if_there_is_any() {
@@ -203,6 +206,27 @@ mod tests {
         assert_eq!(arithmetic(&format!("{whole} (decision 3f2a91c0)")), "It needs 3.");
         assert_eq!(arithmetic(CANNOT_EVICT), CANNOT_EVICT);
         assert_eq!(arithmetic("too many requests"), "too many requests");
+    }
+
+    #[test]
+    fn a_replica_goes_with_a_pod_or_with_pods() {
+        let pod = PodOf { name: "x-0".into(), uid: "x-0".into(), node: "a".into() };
+        let unit = Unit {
+            namespace: "ns".to_owned(),
+            name: "x".to_owned(),
+            replica: true,
+            pods: vec![pod],
+            at_once: 1,
+            costs: [("b".to_owned(), 1)].into(),
+            recovery: None,
+        };
+        let mut follow = Follow::new([(unit, true)]);
+        let ask = follow.poll(Duration::ZERO)[0];
+        follow.answer(Duration::ZERO, ask, Evicted::Granted);
+        let mut lines = Vec::new();
+        let replicas = Replicas(BTreeMap::new());
+        Progress::new(Vec::new()).look_at(&replicas, &follow.units()[0], &mut lines);
+        assert_eq!(lines, ["ns: x goes, with 1 pod here"]);
     }
 
     #[test]

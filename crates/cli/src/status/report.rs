@@ -4,7 +4,7 @@ use holdfast_core::model::{ConditionStatus, Grant, ObjectKey, Timestamp};
 use holdfast_core::view::{BudgetView, PodView, ReplicaState, ReplicaView};
 use serde::Serialize;
 
-use crate::ask::{Cluster, Given, Selector, kind_name, threshold};
+use crate::ask::{Cluster, Given, Selector, kind_name, natural, threshold};
 
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
@@ -134,7 +134,8 @@ fn is_named(given: &Given, name: &str) -> bool {
 }
 
 impl BudgetReport {
-    fn of(cluster: &Cluster, given: &Given, view: BudgetView) -> Self {
+    fn of(cluster: &Cluster, given: &Given, mut view: BudgetView) -> Self {
+        view.replicas.sort_by_cached_key(|replica| natural(&replica.label));
         let namespace = &view.key.object.namespace;
         let pod = |pod: &PodView| {
             let facts = cluster.facts(&ObjectKey::new(namespace, &pod.name));

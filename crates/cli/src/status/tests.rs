@@ -47,6 +47,18 @@ fn one_budget_is_a_tree_down_to_nodes() {
 }
 
 #[test]
+fn replicas_are_in_the_order_of_their_numbers_and_a_single_pod_is_no_pods() {
+    let text = Value::from(objects()).to_string();
+    let text = text.replace("llama-0", "llama-10").replace("Count\":2", "Count\":1");
+    let objects = serde_json::from_str(&text).unwrap();
+    let report = report(objects, Some("llama"), None);
+    let names: Vec<&str> = report.budgets[0].replicas.iter().map(|r| r.name.as_str()).collect();
+    assert_eq!(names, ["PodGroup llama-1", "PodGroup llama-2", "PodGroup llama-10"]);
+    let text = text::tree(&report, false);
+    assert!(text.contains("  PodGroup llama-10: healthy, 2 of 1 pod\n"), "{text}");
+}
+
+#[test]
 fn budgets_are_chosen_by_name_kind_and_label() {
     let count = |name, selector| report(troubled(), name, selector).budgets.len();
     assert_eq!(count(Some("pdb/llama"), None), 2);

@@ -109,7 +109,8 @@ fn show_budget(page: &mut Page, budget: &BudgetReport, now: Timestamp) {
     for replica in &budget.replicas {
         page.line("");
         let state = page.paint_good(replica.state == "healthy", replica.state);
-        let needs = replica.needs.map(|needs| format!(", {} of {needs} pods", replica.healthy));
+        let needs =
+            replica.needs.map(|needs| format!(", {} of {}", replica.healthy, count(needs, "pod")));
         page.line(&format!("  {}: {state}{}", replica.name, needs.unwrap_or_default()));
         if let Some(why) = &replica.why {
             page.item("    ", why);
