@@ -85,7 +85,15 @@ fn main() -> Exit {
 fn parse() -> Cli {
     let plugin = called_as("kubectl-holdfast");
     let command = if plugin { Cli::command().bin_name("kubectl holdfast") } else { Cli::command() };
-    Cli::from_arg_matches(&command.get_matches()).unwrap_or_else(|error| error.exit())
+    let parsed = command.try_get_matches().and_then(|found| Cli::from_arg_matches(&found));
+    parsed.unwrap_or_else(|error| {
+        // As kubectl's of that name.
+        if error.use_stderr() && std::env::args_os().nth(1).is_some_and(|word| word == "drain") {
+            let _ = error.print();
+            std::process::exit(1);
+        }
+        error.exit()
+    })
 }
 
 fn called_as(name: &str) -> bool {

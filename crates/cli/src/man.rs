@@ -7,6 +7,8 @@ use anyhow::Context as _;
 use clap::Command;
 use clap_mangen::Man;
 
+use crate::simulate::print;
+
 #[derive(Debug, clap::Args)]
 #[command(
     about = "Write man pages, made of the help texts",
@@ -20,12 +22,12 @@ pub struct Args {
 }
 
 pub fn run(args: &Args, command: Command) -> anyhow::Result<()> {
-    match &args.directory {
-        Some(directory) => {
-            let at = || format!("cannot write man pages to {}", directory.display());
-            std::fs::create_dir_all(directory).with_context(at)?;
-            clap_mangen::generate_to(command, directory).with_context(at)
-        }
-        None => Ok(Man::new(command).render(&mut stdout())?),
+    if let Some(directory) = &args.directory {
+        let at = || format!("cannot write man pages to {}", directory.display());
+        std::fs::create_dir_all(directory).with_context(at)?;
+        return clap_mangen::generate_to(command, directory).with_context(at);
     }
+    let mut page = Vec::new();
+    Man::new(command).render(&mut page)?;
+    Ok(print(&mut stdout(), &String::from_utf8_lossy(&page))?)
 }

@@ -13,7 +13,7 @@ use crate::simulate::print;
 
 #[derive(Debug, clap::Args)]
 pub struct ClusterArgs {
-    /// Kubeconfig [default: ~/.kube/config, else the service account]
+    /// Kubeconfig, or several with : between [default: ~/.kube/config, else the service account]
     #[arg(long, env = "KUBECONFIG", value_name = "FILE")]
     kubeconfig: Option<PathBuf>,
     /// Context of the kubeconfig [default: its current one]
@@ -28,12 +28,20 @@ pub struct ClusterArgs {
 }
 
 impl ClusterArgs {
+    /// In the time of one request: without an answer to the first there is no second.
     pub async fn connect(&self) -> Result<Reader, holdfast_server::Error> {
         let options =
             ClusterOptions { kubeconfig: self.kubeconfig.clone(), context: self.context.clone() };
         // As kubectl: 0 is no limit.
         let limit = Some(self.request_timeout).filter(|limit| !limit.is_zero());
-        Reader::connect(&options, limit.unwrap_or(Duration::MAX)).await
+        let limit = limit.unwrap_or(Duration::MAX);
+        let connected = tokio::time::timeout(limit, Reader::connect(&options, limit)).await;
+        connected.unwrap_or_else(|_| {
+            Err(holdfast_server::Error::Unreachable {
+                url: "of the kubeconfig".to_owned(),
+                reason: format!("no answer within {} s", limit.as_secs_f32()),
+            })
+        })
     }
 }
 
