@@ -1,5 +1,6 @@
 //! The answer for a terminal.
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use super::answer::{Answer, Broken, BudgetAnswer, NodeAnswer, PodAnswer, Unblock};
@@ -168,7 +169,9 @@ fn show_node(page: &mut Page, node: &NodeAnswer, wide: bool) {
     );
     let verdict = page.paint_good(node.allowed, verdict(node.allowed));
     page.line(&format!("node {}: {verdict}, {numbers}", node.name));
-    for pod in &blocked {
+    show_by_budget(page, &blocked);
+    // In full, or because no budget is to blame.
+    for pod in blocked.iter().filter(|pod| wide || pod.blocking.is_empty()) {
         page.heading(&format!("Blocked: {}/{}", pod.namespace, pod.name));
         page.item("  ", reason(pod));
         if wide {
@@ -177,17 +180,53 @@ fn show_node(page: &mut Page, node: &NodeAnswer, wide: bool) {
             show_blocking(page, pod);
         }
     }
-    if !blocked.is_empty() && !wide {
-        page.line("");
-        let pod = blocked[0];
-        let ask = format!("holdfast why pod/{} -n {}", pod.name, pod.namespace);
-        page.item("  ", &format!("{ask} says what would unblock it"));
-    }
     list(page, "Allowed, each on its own", &covered);
     list(page, "Allowed, under no budget", &free);
     if !node.ignored.is_empty() {
         page.heading("Left alone by a drain");
         page.item("  ", &node.ignored.join(", "));
+    }
+}
+
+/// Each budget that blocks, once: its numbers, the pods, and what would help.
+fn show_by_budget(page: &mut Page, blocked: &[&PodAnswer]) {
+    let mut groups: BTreeMap<(&str, &str), Vec<(&PodAnswer, &BudgetAnswer)>> = BTreeMap::new();
+    for &pod in blocked {
+        for budget in pod.budgets.iter().filter(|budget| budget.blocks) {
+            groups.entry((&pod.namespace, &budget.name)).or_default().push((pod, budget));
+        }
+    }
+    for ((namespace, name), group) in groups {
+        page.heading(&format!("Blocked by budget {namespace}/{name}"));
+        let BudgetAnswer { threshold, unit, desired, healthy, expected, .. } = group[0].1;
+        let numbers = format!(
+            "{threshold}: it needs {} and has {healthy} of {expected}",
+            count(*desired, &format!("healthy {unit}"))
+        );
+        page.item("  ", &numbers);
+        let pods: Vec<&str> = group.iter().map(|(pod, _)| pod.name.as_str()).collect();
+        page.item("  pods: ", &pods.join(", "));
+        let mut told = BTreeSet::new();
+        for way in group.iter().flat_map(|(pod, _)| &pod.unblock) {
+            // Most are the same for every pod.
+            if budget_of(way) != name || told.contains(&format!("{way:?}")) {
+                continue;
+            }
+            if told.is_empty() {
+                page.line("  What would unblock it:");
+            }
+            told.insert(format!("{way:?}"));
+            show_way(page, way, false);
+        }
+    }
+}
+
+fn budget_of(way: &Unblock) -> &str {
+    match way {
+        Unblock::Recover { budget, .. }
+        | Unblock::Grant { budget, .. }
+        | Unblock::Threshold { budget, .. }
+        | Unblock::Mend { budget, .. } => budget,
     }
 }
 
