@@ -83,7 +83,8 @@ impl<'a> Act<'a> {
                 _ = look.tick() => {
                     if self.follow.recovering().next().is_some() {
                         let replicas = Replicas::of(self.cluster);
-                        self.follow.look(|unit| replicas.can_spare(unit));
+                        let now = self.started.elapsed();
+                        self.follow.look(now, |unit| replicas.can_spare(unit));
                     }
                     self.progress.look(self.cluster, self.follow);
                 }

@@ -138,7 +138,7 @@ fn see(follow: &mut Follow, world: &World) {
             Some(pod) => pod.terminating.then_some(Step::Leaving),
         });
     }
-    follow.look(|unit| {
+    follow.look(world.elapsed(), |unit| {
         let named = world.replicas().find(|replica| match &replica.kind {
             ReplicaKind::AnnotatedGroup { name } => unit.name == format!("PodGroup {name}"),
             _ => false,

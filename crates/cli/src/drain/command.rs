@@ -317,6 +317,7 @@ mod tests {
             pods: Vec::new(),
             at_once: 0,
             costs: BTreeMap::new(),
+            follows: false,
             recovery: None,
         };
         let wave = Wave {

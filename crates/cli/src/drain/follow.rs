@@ -16,6 +16,13 @@ use super::plan::{PodOf, Unit};
 const AGAIN_FIRST: Duration = Duration::from_millis(250);
 const AGAIN_LAST: Duration = Duration::from_secs(5);
 
+/// What we have seen to be back, whoever decides has seen too by then: else the next part would break it.
+const SETTLES: Duration = Duration::from_secs(1);
+
+/// How long the rest of a unit is left to its controller. Evicted while that deletes it, a pod has a grant that no
+/// eviction uses, and that the pod after it is taken for disrupted by until it expires.
+const FOLLOWS: Duration = Duration::from_secs(5);
+
 #[derive(Debug)]
 pub struct Follow {
     units: Vec<Going>,
@@ -30,8 +37,12 @@ pub struct Going {
     /// In the order of the unit's pods.
     pub steps: Vec<Step>,
     class: Class,
+    /// When the first of it was granted.
+    begun: Option<Duration>,
     /// Some of its pods have gone, and whether they are back is not known.
     recovers: bool,
+    /// Since when they are seen to be.
+    whole: Option<Duration>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -78,7 +89,9 @@ impl Follow {
                 alone: (!may_go).then_some(index),
             },
             unit,
+            begun: None,
             recovers: false,
+            whole: None,
         };
         let units = units.into_iter().enumerate().map(going).collect();
         Self { units, held: BTreeMap::new() }
@@ -98,7 +111,8 @@ impl Follow {
             let is_held = self.held.get(&going.class).is_some_and(|held| held.until > now);
             let is_free = going.class.costs.is_empty();
             let is_next = is_free || going.is_begun() || !tried.contains(&going.class);
-            if is_held || !is_next || !going.steps.contains(&Step::Here) {
+            if is_held || !is_next || going.is_left_alone(now) || !going.steps.contains(&Step::Here)
+            {
                 continue;
             }
             let spared = going.unit.is_spared();
@@ -144,15 +158,20 @@ impl Follow {
         };
         if *step == Step::Leaving {
             self.held.remove(&going.class);
+            going.begun.get_or_insert(now);
             going.recovers = true;
         }
     }
 
     /// Units of which the next pods go when `is_whole` says so.
-    pub fn look(&mut self, is_whole: impl Fn(&Unit) -> bool) {
+    pub fn look(&mut self, now: Duration, is_whole: impl Fn(&Unit) -> bool) {
         let waiting = |going: &&mut Going| going.unit.is_spared() && going.recovers;
         for going in self.units.iter_mut().filter(waiting) {
-            going.recovers = going.is_under_way() || !is_whole(&going.unit);
+            if going.is_under_way() || !is_whole(&going.unit) {
+                going.whole = None;
+            } else if now >= *going.whole.get_or_insert(now) + SETTLES {
+                (going.recovers, going.whole) = (false, None);
+            }
         }
     }
 
@@ -185,7 +204,9 @@ impl Follow {
 
     /// When to poll even if nothing has been answered or seen.
     pub fn next_due(&self, now: Duration) -> Option<Duration> {
-        self.held.values().map(|held| held.until).filter(|until| *until > now).min()
+        let held = self.held.values().map(|held| held.until);
+        let alone = self.units.iter().filter_map(Going::alone_until);
+        held.chain(alone).filter(|until| *until > now).min()
     }
 
     pub fn is_done(&self) -> bool {
@@ -229,6 +250,14 @@ impl Going {
         self.steps.iter().any(|step| matches!(step, Step::Asked | Step::Leaving))
     }
 
+    fn alone_until(&self) -> Option<Duration> {
+        Some(self.begun? + FOLLOWS).filter(|_| self.unit.follows)
+    }
+
+    fn is_left_alone(&self, now: Duration) -> bool {
+        self.alone_until().is_some_and(|until| until > now)
+    }
+
     /// Broken by now, or nearly.
     pub fn is_begun(&self) -> bool {
         self.steps.iter().any(|step| matches!(step, Step::Leaving | Step::Gone))
@@ -254,6 +283,7 @@ mod tests {
             pods: (0..pods).map(pod).collect(),
             at_once: pods,
             costs: costs.iter().map(|&budget| (budget.to_owned(), 1)).collect(),
+            follows: false,
             recovery: None,
         }
     }
@@ -330,14 +360,16 @@ mod tests {
         let mut follow = follow(vec![spared, unit("y", 1, &["b"])]);
         assert_eq!(asked(&mut follow, NOW), ["x-0"]);
         follow.answer(NOW, Ask { unit: 0, pod: 0 }, Evicted::Granted);
-        follow.look(|_| true);
+        follow.look(NOW, |_| true);
         assert_eq!(asked(&mut follow, NOW), ["y-0"], "the pod is not gone yet");
         follow.saw(&ObjectKey::new("ns", "x-0"), |_| Some(Step::Gone));
-        follow.look(|_| false);
+        follow.look(NOW, |_| false);
         assert_eq!(follow.recovering().map(|unit| &*unit.name).collect::<Vec<_>>(), ["x"]);
         assert!(asked(&mut follow, NOW).is_empty());
-        follow.look(|_| true);
-        assert_eq!(asked(&mut follow, NOW), ["x-1"]);
+        follow.look(NOW, |_| true);
+        assert!(asked(&mut follow, NOW).is_empty(), "not at once");
+        follow.look(SETTLES, |_| true);
+        assert_eq!(asked(&mut follow, SETTLES), ["x-1"]);
     }
 
     #[test]
@@ -355,5 +387,21 @@ mod tests {
         assert!(follow.is_done());
         let steps: Vec<&Step> = follow.on("a").map(|(_, _, step)| step).collect();
         assert_eq!(steps, [&Step::Gone, &Step::Gone, &Step::Failed("forbidden".to_owned())]);
+    }
+
+    #[test]
+    fn what_its_controller_takes_is_left_to_it_for_a_while() {
+        let mut group = unit("x", 3, &["b"]);
+        group.follows = true;
+        let mut follow = Follow::new([(group, true)]);
+        let first = follow.poll(NOW);
+        assert_eq!(first, [Ask { unit: 0, pod: 0 }]);
+        follow.answer(NOW, first[0], Evicted::Granted);
+        assert_eq!(follow.poll(NOW), []);
+        assert_eq!(follow.next_due(NOW), Some(FOLLOWS));
+        let key = ObjectKey::new("ns", "x-1");
+        follow.saw(&key, |_| Some(Step::Gone));
+        // The other has not gone, so it is evicted after all.
+        assert_eq!(follow.poll(FOLLOWS), [Ask { unit: 0, pod: 2 }]);
     }
 }

@@ -26,6 +26,9 @@ pub struct Unit {
     pub at_once: usize,
     /// What it costs each budget that covers it, in that budget's unit.
     pub costs: BTreeMap<String, i64>,
+    /// Its controller takes the rest of it when one pod goes.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub follows: bool,
     /// From eviction until it is whole again, as observed.
     #[serde(skip)]
     pub recovery: Option<Duration>,
@@ -197,6 +200,7 @@ mod tests {
             pods: pods.collect(),
             at_once: nodes.len(),
             costs: [("b".to_owned(), 1)].into(),
+            follows: false,
             recovery: Some(RECOVERY),
         }
     }

@@ -217,6 +217,7 @@ mod tests {
             replica: true,
             pods: vec![pod],
             at_once: 1,
+            follows: false,
             costs: [("b".to_owned(), 1)].into(),
             recovery: None,
         };

@@ -56,8 +56,10 @@ pub fn units(cluster: &Cluster, evicted: &[ObjectKey]) -> Units {
             pods: pods.iter().filter_map(|pod| described(cluster, pod)).collect(),
             at_once: pods.len(),
             costs: BTreeMap::new(),
+            follows: false,
             recovery: None,
         };
+        unit.follows = replica && pods.iter().any(|pod| is_of_lws(cluster, pod));
         let stuck = units.weigh(cluster, &views, &pods, &mut unit);
         match stuck {
             Some(why) => units.stuck.push((unit, why)),
@@ -214,6 +216,12 @@ fn described(cluster: &Cluster, key: &ObjectKey) -> Option<PodOf> {
     let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
     let (uid, node) = (text(&pod["metadata"]["uid"]), text(&pod["spec"]["nodeName"]));
     Some(PodOf { name: key.name.clone(), uid, node })
+}
+
+/// `LeaderWorkerSet` makes a whole group anew.
+fn is_of_lws(cluster: &Cluster, key: &ObjectKey) -> bool {
+    let labels = cluster.pod(key).map(|pod| &pod["metadata"]["labels"]);
+    labels.is_some_and(|labels| labels["leaderworkerset.sigs.k8s.io/group-key"].is_string())
 }
 
 fn is_running(cluster: &Cluster, key: &ObjectKey) -> bool {
