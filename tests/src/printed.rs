@@ -44,16 +44,21 @@ pub fn start(name: &str, flags: &[&str]) -> Result<Server, String> {
     Server::launch(name, command)
 }
 
+/// Of an installation that was just removed.
+#[track_caller]
+pub fn await_namespace_gone() {
+    until("the namespace is gone", || {
+        let code = fixture().admin.get(&format!("/api/v1/namespaces/{NAMESPACE}")).code;
+        if code == 404 { Ok(()) } else { Err(code.to_string()) }
+    });
+}
+
 #[track_caller]
 fn apply(flags: &[&str]) {
     let output = Command::new(&fixture().holdfast).arg("manifests").args(flags).output();
     let output = output.expect("holdfast can be run");
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
-    // Of an installation that was just removed.
-    until("the namespace is gone", || {
-        let code = fixture().admin.get(&format!("/api/v1/namespaces/{NAMESPACE}")).code;
-        if code == 404 { Ok(()) } else { Err(code.to_string()) }
-    });
+    await_namespace_gone();
     let file = fixture().dir.join("printed.yaml");
     fs::write(&file, output.stdout).expect("the directory is ours");
     let (code, said) = kubectl("", &["apply", "-f", &file.to_string_lossy()]);

@@ -61,6 +61,9 @@ pub fn what_was_installed_can_be_removed_without_a_trace() {
 
 /// Serving needs no right but those that are printed with it, whatever is chosen.
 pub fn what_is_printed_serves_and_goes_without_a_trace() {
+    // What earlier tests have left.
+    let _ = server::uninstall().expect("it can be uninstalled");
+    printed::await_namespace_gone();
     let before = everything();
     let all = [
         "--pod-unavailable-budgets",
