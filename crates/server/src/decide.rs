@@ -89,12 +89,13 @@ impl Decider {
         }
         let took = arrived.elapsed();
         self.metrics.decided(&eviction, &verdict, took);
-        log(&eviction, &verdict, exempt, took);
-        if let Some(decisions) = &self.decisions {
-            decisions.note(&eviction, &verdict);
-        }
-        if !self.traces.decided(&eviction, &verdict, parent.as_ref(), took) {
+        let told = Told::of(&verdict);
+        log(&eviction, &told, exempt, took);
+        if !self.traces.decided(&eviction, &told, parent.as_ref(), took) {
             self.metrics.spans_dropped(1);
+        }
+        if let Some(decisions) = &self.decisions {
+            decisions.note(&eviction, &verdict, told);
         }
         if let Verdict::Deny(denial) = &mut verdict {
             // By which whoever reads it finds the line in the log.
@@ -125,38 +126,53 @@ fn not_recorded(why: &str) -> Verdict {
     })
 }
 
+/// A verdict in words, for all who tell of it.
+#[derive(Clone, Debug)]
+pub struct Told {
+    pub verdict: &'static str,
+    pub reason: String,
+    /// Those that granted it, or that stand in the way.
+    pub budgets: Vec<String>,
+    /// In units of its budgets.
+    pub cost: i64,
+}
+
+impl Told {
+    pub fn of(verdict: &Verdict) -> Self {
+        match verdict {
+            Verdict::Allow(allowed) => Self {
+                verdict: "allow",
+                reason: format!("{:?}", allowed.reason),
+                budgets: allowed.grants.iter().map(|(budget, _)| budget.to_string()).collect(),
+                cost: allowed.grants.iter().map(|(_, cost)| cost).sum(),
+            },
+            Verdict::Deny(denial) => {
+                let budgets = denial.causes.iter().filter_map(|cause| cause.budget.as_ref());
+                Self {
+                    verdict: "deny",
+                    reason: format!("{:?}", denial.reason),
+                    budgets: budgets.map(BudgetKey::to_string).collect(),
+                    cost: 0,
+                }
+            }
+        }
+    }
+}
+
 /// Every decision, once.
-fn log(eviction: &Eviction, verdict: &Verdict, exempt: Option<Exemption>, took: Duration) {
-    let (answer, reason, budgets, cost) = match verdict {
-        Verdict::Allow(allowed) => (
-            "allow",
-            format!("{:?}", allowed.reason),
-            join(allowed.grants.iter().map(|(budget, _)| budget)),
-            allowed.grants.iter().map(|(_, cost)| cost).sum::<i64>(),
-        ),
-        Verdict::Deny(denial) => (
-            "deny",
-            format!("{:?}", denial.reason),
-            join(denial.causes.iter().filter_map(|cause| cause.budget.as_ref())),
-            0,
-        ),
-    };
+fn log(eviction: &Eviction, told: &Told, exempt: Option<Exemption>, took: Duration) {
     tracing::info!(
         eviction = %eviction.id,
         operation = eviction.operation.name(),
         pod = %eviction.pod,
         requester = %eviction.requester,
         dry_run = eviction.dry_run,
-        verdict = answer,
-        reason,
+        verdict = told.verdict,
+        reason = told.reason,
         exempt = exempt.map(Exemption::name),
-        budgets,
-        cost,
+        budgets = told.budgets.join(","),
+        cost = told.cost,
         ms = u64::try_from(took.as_millis()).unwrap_or(u64::MAX),
         "decided"
     );
-}
-
-fn join<'a>(budgets: impl Iterator<Item = &'a BudgetKey>) -> String {
-    budgets.map(BudgetKey::to_string).collect::<Vec<_>>().join(",")
 }

@@ -5,9 +5,11 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use holdfast_core::Eviction;
-use holdfast_core::model::{BudgetKey, Timestamp};
+use holdfast_core::model::Timestamp;
 use holdfast_core::verdict::Verdict;
 use serde::Serialize;
+
+use crate::decide::Told;
 
 /// Some minutes of a drain.
 const KEPT: usize = 500;
@@ -51,10 +53,16 @@ impl Decisions {
         ring.latest.iter().filter(|decision| decision.number > number).cloned().collect()
     }
 
-    pub(crate) fn note(&self, eviction: &Eviction, verdict: &Verdict) {
+    pub(crate) fn note(&self, eviction: &Eviction, verdict: &Verdict, told: Told) {
         let wall = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-        let mut decision = Decision {
-            number: 0,
+        let message = match verdict {
+            Verdict::Allow(_) => None,
+            Verdict::Deny(denial) => Some(denial.message.clone()),
+        };
+        let mut ring = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        ring.number += 1;
+        let decision = Decision {
+            number: ring.number,
             at: holdfast_api::time::format(Timestamp(0) + wall),
             id: eviction.id.clone(),
             operation: eviction.operation.name(),
@@ -62,27 +70,11 @@ impl Decisions {
             by: eviction.requester.clone(),
             dry_run: eviction.dry_run,
             allowed: verdict.is_allow(),
-            reason: String::new(),
-            message: None,
-            budgets: Vec::new(),
-            cost: 0,
+            reason: told.reason,
+            message,
+            budgets: told.budgets,
+            cost: told.cost,
         };
-        match verdict {
-            Verdict::Allow(allowed) => {
-                decision.reason = format!("{:?}", allowed.reason);
-                decision.budgets = names(allowed.grants.iter().map(|(budget, _)| budget));
-                decision.cost = allowed.grants.iter().map(|(_, cost)| cost).sum();
-            }
-            Verdict::Deny(denial) => {
-                decision.reason = format!("{:?}", denial.reason);
-                decision.message = Some(denial.message.clone());
-                let budgets = denial.causes.iter().filter_map(|cause| cause.budget.as_ref());
-                decision.budgets = names(budgets);
-            }
-        }
-        let mut ring = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        ring.number += 1;
-        decision.number = ring.number;
         if ring.latest.len() == KEPT {
             ring.latest.pop_front();
         }
@@ -90,33 +82,18 @@ impl Decisions {
     }
 }
 
-fn names<'a>(budgets: impl Iterator<Item = &'a BudgetKey>) -> Vec<String> {
-    budgets.map(BudgetKey::to_string).collect()
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-    use holdfast_core::model::{ObjectKey, Operation};
+    use crate::metrics::sample::eviction;
+    use holdfast_core::model::Operation;
     use holdfast_core::verdict::{Denial, DenyReason};
 
     fn note(decisions: &Decisions, pod: &str) {
-        let eviction = Eviction {
-            id: format!("e-{pod}"),
-            pod: ObjectKey::new("ns", pod),
-            uid: None,
-            requester: "drainer".to_owned(),
-            dry_run: false,
-            operation: Operation::Evict,
-            object: None,
-            generation: 0,
-            exempt: false,
-            by_name: false,
-            deadline: Timestamp(0),
-        };
         let message = "No.".to_owned();
         let denial = Denial { reason: DenyReason::BudgetExhausted, message, causes: Vec::new() };
-        decisions.note(&eviction, &Verdict::Deny(denial));
+        let verdict = Verdict::Deny(denial);
+        decisions.note(&eviction(Operation::Evict, pod), &verdict, Told::of(&verdict));
     }
 
     #[test]
@@ -128,7 +105,7 @@ mod tests {
         let all = decisions.after(0);
         assert_eq!((all.len(), all[0].number), (KEPT, 3));
         let last = all.last().unwrap();
-        assert_eq!((last.pod.as_str(), last.reason.as_str()), ("ns/p501", "BudgetExhausted"));
+        assert_eq!((last.pod.as_str(), last.reason.as_str()), ("n/p501", "BudgetExhausted"));
         assert_eq!((last.allowed, last.message.as_deref()), (false, Some("No.")));
         assert_eq!(decisions.after(last.number - 1), std::slice::from_ref(last));
         assert_eq!(decisions.after(last.number), []);

@@ -8,13 +8,13 @@
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use holdfast_core::Eviction;
-use holdfast_core::verdict::Verdict;
 use http::{HeaderMap, Uri};
 use serde_json::{Value, json};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
 use tokio::sync::mpsc;
 
+use crate::decide::Told;
 use crate::metrics::Metrics;
 
 /// Spans wait here while others are sent. Some 500 bytes each; beyond it they are dropped and counted.
@@ -71,7 +71,7 @@ impl Traces {
     pub fn decided(
         &self,
         eviction: &Eviction,
-        verdict: &Verdict,
+        told: &Told,
         parent: Option<&Parent>,
         took: Duration,
     ) -> bool {
@@ -79,22 +79,11 @@ impl Traces {
         if parent.is_some_and(|parent| !parent.sampled) {
             return true;
         }
-        queue.try_send(span(eviction, verdict, parent, took)).is_ok()
+        queue.try_send(span(eviction, told, parent, took)).is_ok()
     }
 }
 
-fn span(eviction: &Eviction, verdict: &Verdict, parent: Option<&Parent>, took: Duration) -> Value {
-    let (answer, reason, budgets) = match verdict {
-        Verdict::Allow(allowed) => {
-            let budgets = allowed.grants.iter().map(|(budget, _)| budget.to_string());
-            ("allow", format!("{:?}", allowed.reason), budgets.collect::<Vec<_>>())
-        }
-        Verdict::Deny(denial) => {
-            let budgets =
-                denial.causes.iter().filter_map(|cause| Some(cause.budget.as_ref()?.to_string()));
-            ("deny", format!("{:?}", denial.reason), budgets.collect())
-        }
-    };
+fn span(eviction: &Eviction, told: &Told, parent: Option<&Parent>, took: Duration) -> Value {
     // As many digits as a trace's name has. A request's id is random, and has them.
     let digits = eviction.id.chars().filter(char::is_ascii_hexdigit).chain(std::iter::repeat('0'));
     let own: String = digits.take(32).collect();
@@ -113,9 +102,9 @@ fn span(eviction: &Eviction, verdict: &Verdict, parent: Option<&Parent>, took: D
         "endTimeUnixNano": nanos(end),
         "attributes": [
             text("holdfast.decision", &eviction.id),
-            text("holdfast.verdict", answer),
-            text("holdfast.reason", &reason),
-            text("holdfast.budgets", &budgets.join(",")),
+            text("holdfast.verdict", told.verdict),
+            text("holdfast.reason", &told.reason),
+            text("holdfast.budgets", &told.budgets.join(",")),
             text("k8s.namespace.name", &eviction.pod.namespace),
             text("k8s.pod.name", &eviction.pod.name),
             text("user.name", &eviction.requester),
@@ -186,13 +175,14 @@ mod tests {
     use super::*;
     use crate::metrics::sample::eviction;
     use holdfast_core::model::Operation;
-    use holdfast_core::verdict::{AllowReason, Allowed};
+    use holdfast_core::verdict::{AllowReason, Allowed, Verdict};
     use tokio::net::TcpListener;
 
     const PARENT: &str = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01";
 
-    fn allow() -> Verdict {
-        Verdict::Allow(Allowed { reason: AllowReason::NotCovered, uid: None, grants: Vec::new() })
+    fn allow() -> Told {
+        let reason = AllowReason::NotCovered;
+        Told::of(&Verdict::Allow(Allowed { reason, uid: None, grants: Vec::new() }))
     }
 
     fn parent(header: &str) -> Option<Parent> {
