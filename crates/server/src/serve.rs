@@ -24,6 +24,7 @@ use crate::health::Health;
 use crate::install::certificate::CertificateOptions;
 use crate::install::certificate::keeper::{Bearer, Keeper};
 use crate::install::native::api_service::Standing;
+use crate::install::rights::Needs;
 use crate::install::{self, EXCLUDED_NAMESPACES, Entry, Intercept, Registration};
 use crate::listen;
 use crate::log_level::{self, LogLevel};
@@ -135,14 +136,14 @@ pub async fn serve(
     let (install, take_over) = (options.install, options.take_over);
     let unavailable = install::unavailable::is_to_be_served(&client, install, take_over).await?;
     let gang_api = install::gang::api(&client, options.gangs.pod_groups, install).await?;
-    let clearing = options.features.clear_stale_disruption_targets;
-    let mut rights = install::rights::needed(clearing, native, unavailable, gang_api);
-    if options.page.is_some() {
-        rights.extend(install::rights::PAGE);
-    }
-    if let Mode::Native { accept_bypass: false, claim: true } = options.mode {
-        rights.extend(install::rights::CLAIMING);
-    }
+    let rights = install::rights::needed(Needs {
+        clearing: options.features.clear_stale_disruption_targets,
+        native,
+        claiming: matches!(options.mode, Mode::Native { accept_bypass: false, claim: true }),
+        unavailable,
+        gangs: gang_api,
+        page: options.page.is_some(),
+    });
     if options.install {
         install::apply(&client, &identity, &rights, gang_api).await?;
         if native {
@@ -315,11 +316,8 @@ fn bearers(
     unavailable: bool,
     gang_api: Option<GroupApi>,
 ) -> Vec<Bearer> {
-    let unavailable = unavailable.then_some([Entry::Guard, Entry::Conversion]);
-    let gangs = gang_api.map(|api| [Entry::Placing(api), Entry::Asking]);
-    let entries = unavailable.into_iter().chain(gangs).flatten();
     let of = |entry| Bearer::Entry(Registration { entry, ..registration.clone() });
-    entries.map(of).collect()
+    Entry::beside_evictions(unavailable, gang_api).into_iter().map(of).collect()
 }
 
 /// In native mode all evictions come to us, and there is no other gate behind us.

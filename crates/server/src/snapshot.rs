@@ -4,7 +4,6 @@ use std::time::Duration;
 
 use holdfast_core::model::ControllerRef;
 use holdfast_core::{Config, Input, Kind};
-use http::StatusCode;
 use serde_json::{Value, json};
 
 use crate::api_client::{ApiClient, NoAnswer};
@@ -24,8 +23,6 @@ pub struct Reader {
     scales: ScaleReader,
     /// Holdfast serves `policy/v1` itself.
     native: bool,
-    /// Whether evictions are decided by Holdfast; None if that is not ours to see.
-    enforced: Option<bool>,
     features: Features,
     /// No single request takes longer.
     limit: Duration,
@@ -46,18 +43,20 @@ impl Reader {
         let (client, _) = connect(options).await?;
         // Who may not read it has not installed native mode.
         let native = Standing::read(&client).await.is_ok_and(|standing| standing.is_ours());
-        let enforced = if native { Some(true) } else { registered(&client).await };
         let (scales, features) = (ScaleReader::new(client.clone()), Features::default());
-        Ok(Self { client, scales, native, enforced, features, limit })
+        Ok(Self { client, scales, native, features, limit })
     }
 
     pub(crate) fn client(&self) -> &ApiClient {
         &self.client
     }
 
-    /// Budgets of Holdfast's hold nobody back: its webhook is not there.
-    pub fn is_unenforced(&self) -> bool {
-        self.enforced == Some(false)
+    /// Budgets of Holdfast's hold nobody back: its webhook is not there. Who may not see that takes it that they do.
+    pub async fn is_unenforced(&self) -> bool {
+        let path =
+            format!("/apis/admissionregistration.k8s.io/v1/mutatingwebhookconfigurations/{NAME}");
+        let answer = if self.native { None } else { self.client.get(&path).await.ok() };
+        answer.is_some_and(|answer| answer.is_object_not_found(NAME))
     }
 
     /// That of the context.
@@ -141,16 +140,6 @@ impl Reader {
             from = page.metadata.r#continue;
         }
     }
-}
-
-async fn registered(client: &ApiClient) -> Option<bool> {
-    let path =
-        format!("/apis/admissionregistration.k8s.io/v1/mutatingwebhookconfigurations/{NAME}");
-    let answer = client.get(&path).await.ok()?;
-    if answer.is_object_not_found(NAME) {
-        return Some(false);
-    }
-    (answer.code == StatusCode::OK).then_some(true)
 }
 
 /// The objects of these kinds, and of nodes, each with its apiVersion and kind.

@@ -66,7 +66,7 @@ impl Cluster {
         let mut lists = reader.list(config.kinds.clone(), namespace).await?;
         lists.iter_mut().flat_map(|list| &mut list.objects).for_each(make_printable);
         let unenforced = match builtins {
-            Builtins::Gate => take_unenforced(reader, &config, &mut lists),
+            Builtins::Gate => take_unenforced(reader.is_unenforced().await, &config, &mut lists),
             Builtins::Counted => BTreeMap::new(),
         };
         let wall = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
@@ -362,7 +362,7 @@ impl Cluster {
 
 /// Takes out the budgets by which nobody decides.
 fn take_unenforced(
-    reader: &Reader,
+    everywhere: bool,
     config: &Config,
     lists: &mut [Listed],
 ) -> BTreeMap<ObjectKey, String> {
@@ -375,7 +375,7 @@ fn take_unenforced(
         };
         list.objects.retain(|object| {
             let key = key_of(object);
-            let why = if reader.is_unenforced() {
+            let why = if everywhere {
                 "Holdfast's webhook is not registered; `holdfast serve --install` registers it"
             } else if excluded.contains(&key.namespace) {
                 "Holdfast is not asked about pods of this namespace"

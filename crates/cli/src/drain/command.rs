@@ -96,8 +96,8 @@ async fn drain(args: &Args) -> anyhow::Result<Exit> {
         Some(order) => Which::named(order.nodes.clone()).find(&before)?,
         None => args.which.find(&before)?,
     };
-    if reader.is_unenforced()
-        && let Some(budget) = unenforced(&before, &nodes)
+    if let Some(budget) = of_holdfast(&before, &nodes)
+        && reader.is_unenforced().await
     {
         return Err(Hinted::error(
             format!("nobody enforces budget {budget}: Holdfast's webhook is not registered"),
@@ -144,12 +144,12 @@ async fn drain(args: &Args) -> anyhow::Result<Exit> {
     Ok(finish(&nodes, &failed))
 }
 
-/// A budget of Holdfast's over a pod of these nodes. The API server would not hold the drain back by it.
-fn unenforced(cluster: &Cluster, nodes: &[String]) -> Option<String> {
+/// A budget of Holdfast's over a pod of these nodes. Without Holdfast, nobody holds the drain back by it.
+fn of_holdfast(cluster: &Cluster, nodes: &[String]) -> Option<String> {
     let pods: BTreeSet<&ObjectKey> =
         nodes.iter().flat_map(|node| cluster.pods_on(node)).map(|(key, _)| key).collect();
-    let of_holdfast = cluster.budgets().filter(|given| given.api_version != "policy/v1");
-    let keys = of_holdfast.map(|given| &given.budget.key);
+    let budgets = cluster.budgets().filter(|given| given.api_version != "policy/v1");
+    let keys = budgets.map(|given| &given.budget.key);
     keys.filter_map(|key| cluster.view(key)).find_map(|view| {
         let namespace = &view.key.object.namespace;
         let mut covered = view.all_pods().map(|pod| ObjectKey::new(namespace, &pod.name));

@@ -24,6 +24,13 @@ pub enum Entry {
 }
 
 impl Entry {
+    /// What else sends requests to us, or keeps our certificate, where these are served.
+    pub fn beside_evictions(unavailable: bool, gangs: Option<GroupApi>) -> Vec<Self> {
+        let unavailable = unavailable.then_some([Self::Conversion, Self::Guard]);
+        let gangs = gangs.map(|api| [Self::Placing(api), Self::Asking]);
+        unavailable.into_iter().chain(gangs).flatten().collect()
+    }
+
     pub fn object(self) -> Installed {
         match self {
             Self::Evictions(_) => Installed::Webhook,

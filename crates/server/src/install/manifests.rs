@@ -371,13 +371,14 @@ pub fn flow_schema(identity: &Identity) -> Value {
 
 #[cfg(test)]
 mod tests {
-    use super::super::rights::needed;
+    use super::super::rights::{Needs, needed};
     use super::*;
 
     #[test]
     fn what_is_installed() {
         let identity = Identity::User("holdfast".to_owned());
-        let mut manifests = base(&identity, &needed(false, false, true, None), None);
+        let mut manifests =
+            base(&identity, &needed(Needs { unavailable: true, ..Needs::default() }), None);
         manifests.push(webhook("https://127.0.0.1:9443/evict", &json!("Q0E="), Intercept::Outside));
         // The CRD is snapshot in the crate that owns it.
         let text: Vec<String> = manifests
@@ -396,11 +397,10 @@ mod tests {
             namespace: "holdfast-system".into(),
             name: "holdfast".into(),
         };
-        let mut manifests = base(
-            &account,
-            &needed(true, true, true, Some(GroupApi::Holdfast)),
-            Some(GroupApi::Holdfast),
-        );
+        let gangs = Some(GroupApi::Holdfast);
+        let all =
+            Needs { clearing: true, native: true, unavailable: true, gangs, ..Needs::default() };
+        let mut manifests = base(&account, &needed(all), gangs);
         manifests.push(webhook("https://127.0.0.1:9443/evict", &json!("Q0E="), Intercept::Outside));
         for Manifest { kind, body } in manifests {
             assert_eq!(body["metadata"]["name"], kind.name(), "{}", kind.title());

@@ -78,7 +78,7 @@ const NATIVE: &[Right] = &[
 ];
 
 /// To take over `policy/v1` without `--install`: whose rules would no longer see budgets.
-pub const CLAIMING: &[Right] = &[
+const CLAIMING: &[Right] = &[
     right(
         "admissionregistration.k8s.io",
         &[
@@ -142,7 +142,7 @@ const UNAVAILABLE: &[Right] = &[
 ];
 
 /// What the page for people needs besides: it shows other people's `PodUnavailableBudgets` too.
-pub const PAGE: &[Right] = &[
+const PAGE: &[Right] = &[
     right("", &["nodes"], &["list"]),
     right("policy.kruise.io", &["podunavailablebudgets"], &["list"]),
 ];
@@ -181,25 +181,35 @@ const GANGS_OF_HOLDFAST: &[Right] = &[
     right("", &["pods/eviction"], &["create"]),
 ];
 
-const CLEARING: Right = right("", &["pods/status"], &["patch"]);
+const CLEARING: &[Right] = &[right("", &["pods/status"], &["patch"])];
 
-/// `clearing`: whether stale `DisruptionTarget` conditions are to be cleared; `unavailable`: whether
-/// `PodUnavailableBudgets` are ours; `gangs`: where pod groups are.
-pub fn needed(
-    clearing: bool,
-    native: bool,
-    unavailable: bool,
-    gangs: Option<GroupApi>,
-) -> Vec<Right> {
-    let native = if native { NATIVE } else { &[] };
-    let unavailable = if unavailable { UNAVAILABLE } else { &[] };
-    let (common, gangs): (&[Right], &[Right]) = match gangs {
+/// What is served, as far as rights go.
+#[derive(Clone, Copy, Debug, Default)]
+#[expect(clippy::struct_excessive_bools, reason = "each is a choice of its own")]
+pub struct Needs {
+    /// Stale `DisruptionTarget` conditions are to be cleared.
+    pub clearing: bool,
+    pub native: bool,
+    /// `policy/v1` is taken over without installing anything, after a look at who would no longer see budgets.
+    pub claiming: bool,
+    /// `PodUnavailableBudgets` are ours.
+    pub unavailable: bool,
+    /// Where pod groups are.
+    pub gangs: Option<GroupApi>,
+    pub page: bool,
+}
+
+pub fn needed(needs: Needs) -> Vec<Right> {
+    let of = |is_needed: bool, rights: &'static [Right]| if is_needed { rights } else { &[] };
+    let (common, gangs): (&[Right], &[Right]) = match needs.gangs {
         None => (&[], &[]),
         Some(GroupApi::Kubernetes) => (GANGS, GANGS_OF_KUBERNETES),
         Some(GroupApi::Holdfast) => (GANGS, GANGS_OF_HOLDFAST),
     };
-    let all = SERVING.iter().chain(native).chain(unavailable).chain(common).chain(gangs);
-    all.copied().chain(clearing.then_some(CLEARING)).collect()
+    let native = of(needs.native, NATIVE);
+    let all = SERVING.iter().chain(native).chain(of(needs.unavailable, UNAVAILABLE));
+    let all = all.chain(common).chain(gangs).chain(of(needs.clearing, CLEARING));
+    all.chain(of(needs.page, PAGE)).chain(of(needs.claiming, CLAIMING)).copied().collect()
 }
 
 pub fn rules(rights: &[Right], place: Where) -> Value {
@@ -302,7 +312,7 @@ mod tests {
     #[test]
     fn rights_are_written_as_people_read_them() {
         let texts = |right| reviews(&right).into_iter().map(|(_, text)| text).collect::<Vec<_>>();
-        assert_eq!(texts(CLEARING), ["patch pods/status"]);
+        assert_eq!(texts(CLEARING[0]), ["patch pods/status"]);
         assert_eq!(
             texts(own(right("coordination.k8s.io", &["leases"], &["create"]))),
             ["create leases.coordination.k8s.io in holdfast-system"]
@@ -320,19 +330,23 @@ mod tests {
 
     #[test]
     fn clearing_needs_one_more() {
-        assert!(!needed(false, false, true, None).contains(&CLEARING));
-        assert!(needed(true, false, true, None).contains(&CLEARING));
+        let of = |clearing| needed(Needs { clearing, unavailable: true, ..Needs::default() });
+        assert!(!of(false).contains(&CLEARING[0]));
+        assert!(of(true).contains(&CLEARING[0]));
     }
 
     #[test]
     fn evictions_are_a_right_about_the_probe_alone() {
-        let rights = needed(true, true, true, Some(GroupApi::Kubernetes));
+        let gangs = Some(GroupApi::Kubernetes);
+        let all =
+            Needs { clearing: true, native: true, unavailable: true, gangs, ..Needs::default() };
+        let rights = needed(all);
         let evicting = rights.iter().filter(|right| right.resources.contains(&"pods/eviction"));
         assert_eq!(
             evicting.map(|right| right.name).collect::<Vec<_>>(),
             [Some(PROBE.pod), Some(gang::PROBE.pod)]
         );
-        let without = needed(true, true, false, None);
+        let without = needed(Needs { unavailable: false, gangs: None, ..all });
         assert!(without.iter().all(|right| right.group != "policy.kruise.io"));
     }
 }

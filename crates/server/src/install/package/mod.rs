@@ -11,7 +11,7 @@ use holdfast_core::model::GroupApi;
 use serde_json::{Value, json};
 
 use super::manifests::{self, Intercept};
-use super::rights::{self, Right};
+use super::rights::{self, Needs, Right};
 use super::{Entry, NAME, SERVICE_HOST, SYSTEM_NAMESPACE};
 use crate::connect::Identity;
 
@@ -98,27 +98,15 @@ fn args(choice: Choice, evict: &str, listen: &str) -> Vec<String> {
 
 fn rights(choice: Choice) -> Vec<Right> {
     let Choice { native, accept_bypass, unavailable, gangs, clearing, page } = choice;
-    let mut rights = rights::needed(clearing, native, unavailable, gangs);
-    if page {
-        rights.extend(rights::PAGE);
-    }
-    if native && !accept_bypass {
-        rights.extend(rights::CLAIMING);
-    }
-    rights
+    let claiming = native && !accept_bypass;
+    rights::needed(Needs { clearing, native, claiming, unavailable, gangs, page })
 }
 
 /// The objects that send requests to us, and keep our certificate.
 fn entries(choice: Choice) -> Vec<Entry> {
     // Not all evictions, before we are there: native mode asks for them when it takes over.
     let intercept = if choice.native { Intercept::DryRuns } else { Intercept::Outside };
-    let mut entries = vec![];
-    if choice.unavailable {
-        entries.extend([Entry::Conversion, Entry::Guard]);
-    }
-    if let Some(api) = choice.gangs {
-        entries.extend([Entry::Placing(api), Entry::Asking]);
-    }
+    let mut entries = Entry::beside_evictions(choice.unavailable, choice.gangs);
     entries.push(Entry::Evictions(intercept));
     entries
 }
