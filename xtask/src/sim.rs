@@ -1,7 +1,5 @@
 //! `cargo xtask sim`: the simulator, built fast and with all its assertions (profile `sim`).
 
-use std::process::Command;
-
 use anyhow::{Context as _, Result};
 
 use crate::localkube;
@@ -41,8 +39,7 @@ pub struct Args {
 
 /// Whether everything held.
 pub fn run(args: &Args) -> Result<bool> {
-    let mut cargo = Command::new(env!("CARGO"));
-    cargo.current_dir(localkube::workspace());
+    let mut cargo = localkube::cargo();
     cargo.args(["run", "--quiet", "--profile=sim", "--package=holdfast-sim", "--bin=chaos"]);
     if args.planted {
         cargo.arg("--features=planted-bugs");

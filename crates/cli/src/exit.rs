@@ -24,6 +24,25 @@ impl From<anyhow::Result<()>> for Exit {
     }
 }
 
+/// Whether the answer is a good one.
+impl From<anyhow::Result<bool>> for Exit {
+    fn from(result: anyhow::Result<bool>) -> Self {
+        match result {
+            Ok(true) => Self::Fine,
+            Ok(false) => Self::Findings,
+            Err(error) => Self::Error(error),
+        }
+    }
+}
+
+/// Does it on this thread.
+pub fn block_on<T, E: Into<anyhow::Error>>(
+    work: impl Future<Output = Result<T, E>>,
+) -> anyhow::Result<T> {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    runtime.block_on(work).map_err(Into::into)
+}
+
 /// An error of the command line's own, and what to do about it.
 #[derive(Debug)]
 pub struct Hinted {

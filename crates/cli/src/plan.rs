@@ -5,7 +5,7 @@ use clap::Subcommand;
 
 use crate::ask::{Builtins, Cluster, ClusterArgs, Output, emit};
 use crate::drain::{Choice, DrainPlan, Which, render};
-use crate::exit::Exit;
+use crate::exit::{Exit, block_on};
 use crate::simulate::may_colour;
 
 #[derive(Debug, clap::Args)]
@@ -49,17 +49,12 @@ struct DrainArgs {
 
 pub fn run(args: &Args) -> Exit {
     let What::Drain(args) = &args.what;
-    match plan(args) {
-        Ok(true) => Exit::Fine,
-        Ok(false) => Exit::Findings,
-        Err(error) => Exit::Error(error),
-    }
+    plan(args).into()
 }
 
 /// Whether all nodes can be drained.
 fn plan(args: &DrainArgs) -> anyhow::Result<bool> {
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-    let cluster = runtime.block_on(async {
+    let cluster = block_on(async {
         let reader = args.cluster.connect().await?;
         Cluster::read(&reader, None, Builtins::Counted).await
     })?;
@@ -76,5 +71,5 @@ fn plan(args: &DrainArgs) -> anyhow::Result<bool> {
             .collect()
     };
     emit(args.output, &plan, || render(&plan, colour), pods)?;
-    Ok(plan.is_complete() && plan.has_room_for_some())
+    Ok(plan.can_be_drained())
 }

@@ -3,6 +3,7 @@
 use std::io::Write as _;
 use std::path::PathBuf;
 
+use crate::exit::block_on;
 use holdfast_server::{ClusterOptions, Removal, UninstallOptions};
 
 #[derive(Debug, clap::Args)]
@@ -42,8 +43,7 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
         allow_scope_loss: args.allow_scope_loss,
     };
     let mut kept = false;
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-    runtime.block_on(holdfast_server::uninstall(&options, |removal| {
+    block_on(holdfast_server::uninstall(&options, |removal| {
         let line = match removal {
             Removal::Removed(object) => format!("removed {object}"),
             Removal::Progress(step) => step.clone(),

@@ -1,22 +1,16 @@
 //! The program itself: exit codes, and what goes where.
 
+mod program;
+
 use std::io::Write as _;
 use std::path::PathBuf;
-use std::process::{Command, Output, Stdio};
+use std::process::Output;
 
 const LLM_SERVING: &str = "../../examples/llm-serving.yaml";
 const TWO_REPLICAS: &str = "../../examples/two-replicas.yaml";
 
 fn simulate(arguments: &[&str], stdin: &str) -> Output {
-    let mut child = Command::new(env!("CARGO_BIN_EXE_holdfast"))
-        .arg("simulate")
-        .args(arguments)
-        .env_remove("KUBECONFIG")
-        .stdin(Stdio::piped())
-        .stdout(Stdio::piped())
-        .stderr(Stdio::piped())
-        .spawn()
-        .expect("it starts");
+    let mut child = program::start(&[&["simulate"], arguments].concat());
     child.stdin.take().expect("piped").write_all(stdin.as_bytes()).expect("it reads");
     child.wait_with_output().expect("it ends")
 }

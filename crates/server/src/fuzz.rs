@@ -12,7 +12,7 @@ use std::collections::BTreeSet;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::time::{Duration, Instant};
 
-use mutate::Random;
+use holdfast_sim::Random;
 
 /// What is kept at a time, of each target.
 const CORPUS_MAX: usize = 512;

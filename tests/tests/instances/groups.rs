@@ -13,10 +13,10 @@ use holdfast_e2e::pod::Pod;
 use holdfast_e2e::truth::{self, Count, Observer};
 use holdfast_e2e::wait::{SetWhenDropped, until_within};
 use holdfast_e2e::world::World;
+use holdfast_sim::Random;
 use serde_json::{Value, json};
 
 use crate::fleet::Fleet;
-use crate::load::Random;
 
 const INSTANCES: usize = 2;
 const CLIENTS: usize = 16;

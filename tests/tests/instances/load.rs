@@ -8,6 +8,7 @@ use std::time::Duration;
 use holdfast_e2e::client::Client;
 use holdfast_e2e::evict::Eviction;
 use holdfast_e2e::fixture::fixture;
+use holdfast_sim::Random;
 use serde_json::Value;
 
 use crate::job::Job;
@@ -83,23 +84,6 @@ fn evict_all_the_time(job: &Job, tally: &Tally, number: usize, stop: &AtomicBool
             }
         }
         std::thread::sleep(Duration::from_millis(5));
-    }
-}
-
-/// Xorshift: the same seed, the same choices.
-#[derive(Debug)]
-pub struct Random(u64);
-
-impl Random {
-    pub fn new(seed: u64) -> Self {
-        Self(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1)
-    }
-
-    pub fn below(&mut self, n: usize) -> usize {
-        self.0 ^= self.0 << 13;
-        self.0 ^= self.0 >> 7;
-        self.0 ^= self.0 << 17;
-        usize::try_from(self.0 >> 33).expect("31 bits fit") % n
     }
 }
 

@@ -5,11 +5,12 @@ use std::time::{Duration, Instant};
 
 use holdfast_e2e::history::{Event, History};
 use holdfast_e2e::wait::{until, until_within};
+use holdfast_sim::Random;
 use serde_json::Value;
 
 use crate::fleet::Fleet;
 use crate::job::{Job, Shape};
-use crate::load::{Random, Tally, uid_of, under_load};
+use crate::load::{Tally, uid_of, under_load};
 
 const INSTANCES: usize = 3;
 const CLIENTS: usize = 32;

@@ -24,7 +24,7 @@ use anyhow::{Context as _, Result, bail};
 use clap::ValueEnum;
 
 use crate::{
-    localkube::{Identity, Localkube, Options, workspace},
+    localkube::{self, Identity, Localkube, Options, workspace},
     test::interrupt::Interrupt,
 };
 use controller::{Controller, Mode};
@@ -101,7 +101,7 @@ pub fn run(args: &Args) -> Result<bool> {
 /// The clients' own work takes from the cores that the servers need: not in a debug build.
 fn in_release() -> Result<bool> {
     let own = env::args().skip(1);
-    let status = cargo_command()
+    let status = localkube::cargo()
         .args(["run", "--quiet", "--release", "--package", "xtask", "--"])
         .args(own)
         .status()
@@ -246,17 +246,11 @@ impl Bench {
 }
 
 fn cargo(args: &[&str]) -> Result<()> {
-    let status = cargo_command().args(args).status().context("run cargo")?;
+    let status = localkube::cargo().args(args).status().context("run cargo")?;
     if !status.success() {
         bail!("`cargo {}`: {status}", args.join(" "));
     }
     Ok(())
-}
-
-fn cargo_command() -> Command {
-    let mut command = Command::new(env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
-    command.current_dir(workspace());
-    command
 }
 
 /// Where this very program is, and what else cargo has built in release.

@@ -25,7 +25,7 @@ use std::{
 use anyhow::{Context as _, Result, bail, ensure};
 use sha2::{Digest as _, Sha256};
 
-use crate::localkube::workspace;
+use crate::localkube::{cargo, workspace};
 
 pub const VERSION: &str = env!("CARGO_PKG_VERSION");
 
@@ -65,10 +65,8 @@ const HOST: &str = "x86_64-unknown-linux-gnu";
 /// Static, for an image without anything else in it. The C library is in it too: with a target of its
 /// own (musl) it would have to come from somewhere else than the package registries.
 fn build() -> Result<PathBuf> {
-    let cargo = env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
-    let mut command = Command::new(cargo);
+    let mut command = cargo();
     command
-        .current_dir(workspace())
         // With a target named, the flags are not for build scripts.
         .args(["build", "--release", "--locked", "--bin=holdfast", "--target", HOST])
         .env("RUSTFLAGS", "-C target-feature=+crt-static --remap-path-prefix=/=/src/")

@@ -2,20 +2,18 @@
 
 use std::{
     collections::{BTreeMap, BTreeSet},
-    env, fs,
+    fs,
     path::Path,
-    process::Command,
 };
 
 use anyhow::{Context as _, Result, ensure};
 use serde_json::{Value, json};
 
 use super::VERSION;
+use crate::localkube::cargo;
 
 pub fn sbom(workspace: &Path, target: &str) -> Result<Value> {
-    let cargo = env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
-    let output = Command::new(cargo)
-        .current_dir(workspace)
+    let output = cargo()
         .args(["metadata", "--format-version=1", "--locked", "--filter-platform", target])
         .output()
         .context("run cargo metadata")?;

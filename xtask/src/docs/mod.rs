@@ -22,11 +22,9 @@ mod links;
 mod page;
 mod run;
 
-use std::process::Command;
-
 use anyhow::{Context as _, Result};
 
-use crate::localkube::workspace;
+use crate::localkube::cargo;
 pub use run::{on_localkube, without_cluster};
 
 #[derive(clap::Args)]
@@ -34,11 +32,9 @@ pub struct Args {}
 
 /// The tests that compare write instead.
 pub fn run(_: &Args) -> Result<bool> {
-    let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
-    let status = Command::new(cargo)
+    let status = cargo()
         .args(["test", "--quiet", "--package=holdfast", "--bin=holdfast", "reference::"])
         .env("HOLDFAST_WRITE", "1")
-        .current_dir(workspace())
         .status()
         .context("start cargo")?;
     Ok(status.success())

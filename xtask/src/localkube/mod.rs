@@ -135,6 +135,14 @@ fn shell_quote(value: &str) -> String {
     format!("'{}'", value.replace('\'', r"'\''"))
 }
 
+/// That of whoever runs us, in the checkout.
+pub fn cargo() -> std::process::Command {
+    let cargo = std::env::var_os("CARGO");
+    let mut cargo = std::process::Command::new(cargo.unwrap_or_else(|| "cargo".into()));
+    cargo.current_dir(workspace());
+    cargo
+}
+
 /// Chores are run from a checkout, the one that they were compiled in.
 pub fn workspace() -> &'static Path {
     Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("xtask lies in the workspace")

@@ -5,7 +5,7 @@ use std::{
     ffi::OsString,
     io::{BufRead as _, BufReader, Read},
     os::unix::process::CommandExt as _,
-    process::{Child, Command, Stdio},
+    process::{Child, Stdio},
     thread,
     time::{Duration, Instant},
 };
@@ -14,7 +14,7 @@ use anyhow::{Context as _, Result, bail};
 use rustix::process::{Pid, Signal, kill_process_group};
 
 use super::{interrupt::Interrupt, summary::Counts};
-use crate::localkube::workspace;
+use crate::localkube;
 
 /// For programs that clean up after themselves when told to end.
 const GRACE: Duration = Duration::from_secs(15);
@@ -29,8 +29,7 @@ pub fn cargo(
     if interrupt.came() {
         bail!("interrupted");
     }
-    let cargo = env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
-    let mut command = Command::new(cargo);
+    let mut command = localkube::cargo();
     // What cargo told us about this package. Build scripts that look at it would think that they
     // are asked for another, and half of the workspace would be compiled anew.
     for (name, _) in env::vars_os() {
@@ -44,7 +43,6 @@ pub fn cargo(
     let mut child = command
         .args(args)
         .envs(environment.iter().map(|(name, value)| (name, value)))
-        .current_dir(workspace())
         .stdin(Stdio::null())
         .stdout(Stdio::piped())
         // A group of its own: so we can end it as a whole, and Ctrl-C reaches us first.

@@ -136,7 +136,7 @@ impl Looker {
             return Err(format!("there is no node {unknown}"));
         }
         let (plan, _) = DrainPlan::make(cluster, nodes, choice);
-        let (can_be_drained, text) = (plan.is_complete(), render(&plan, false));
+        let (can_be_drained, text) = (plan.can_be_drained(), render(&plan, false));
         Ok(Planned { can_be_drained, text, plan })
     }
 

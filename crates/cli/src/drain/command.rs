@@ -18,7 +18,7 @@ use super::report::{DrainPlan, SCHEMA_VERSION};
 use super::text::named;
 use super::which::Which;
 use crate::ask::{Builtins, Cluster, ClusterArgs};
-use crate::exit::{Exit, Hinted};
+use crate::exit::{Exit, Hinted, block_on};
 use crate::serve::parse_time;
 
 #[derive(Debug, clap::Args)]
@@ -81,11 +81,7 @@ impl DryRun {
 }
 
 pub fn run(args: &Args) -> Exit {
-    let drain = || {
-        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-        runtime.block_on(drain(args))
-    };
-    drain().unwrap_or_else(Exit::Failed)
+    block_on(drain(args)).unwrap_or_else(Exit::Failed)
 }
 
 async fn drain(args: &Args) -> anyhow::Result<Exit> {

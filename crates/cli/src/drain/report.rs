@@ -87,6 +87,11 @@ impl DrainPlan {
         self.blocked.is_empty() && self.refused.is_empty()
     }
 
+    /// Whether it gets somewhere, and in the end everywhere.
+    pub fn can_be_drained(&self) -> bool {
+        self.is_complete() && self.has_room_for_some()
+    }
+
     /// Whether the other nodes have a place for at least one of the pods, by the same estimate.
     pub fn has_room_for_some(&self) -> bool {
         let pods: usize = self.units().map(|unit| unit.pods.len()).sum();

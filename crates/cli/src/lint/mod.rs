@@ -12,7 +12,7 @@ use std::path::PathBuf;
 use clap::ValueEnum;
 
 use crate::ask::{Builtins, Cluster, ClusterArgs, Selector};
-use crate::exit::{Exit, Hinted};
+use crate::exit::{Exit, Hinted, block_on};
 use crate::simulate::{Input, may_colour, print};
 use code::Severity;
 use finding::Findings;
@@ -60,18 +60,13 @@ enum Output {
 }
 
 pub fn run(args: &Args) -> Exit {
-    match lint(args) {
-        Ok(true) => Exit::Fine,
-        Ok(false) => Exit::Findings,
-        Err(error) => Exit::Error(error),
-    }
+    lint(args).into()
 }
 
 /// Whether there is nothing to worry about.
 fn lint(args: &Args) -> anyhow::Result<bool> {
     let findings = if args.files.is_empty() {
-        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-        runtime.block_on(of_cluster(args))?
+        block_on(of_cluster(args))?
     } else {
         let namespace = args.cluster.namespace.as_deref().unwrap_or("default");
         files::lint(read(&args.files)?, namespace)

@@ -46,7 +46,7 @@ use holdfast_core::Config;
 use holdfast_server::ClusterOptions;
 use serde_json::Value;
 
-use crate::exit::Exit;
+use crate::exit::{Exit, block_on};
 pub use input::{Document, Input, Place, Problem};
 pub use objects::Objects;
 pub use report::Report;
@@ -141,11 +141,7 @@ enum Output {
 }
 
 pub fn run(args: &Args) -> Exit {
-    match simulate(args) {
-        Ok(true) => Exit::Fine,
-        Ok(false) => Exit::Findings,
-        Err(error) => Exit::Error(error),
-    }
+    simulate(args).into()
 }
 
 /// Whether the drain finishes.
@@ -180,9 +176,7 @@ fn simulate(args: &Args) -> anyhow::Result<bool> {
 fn live(args: &Args) -> anyhow::Result<Vec<Value>> {
     let cluster =
         ClusterOptions { kubeconfig: args.kubeconfig.clone(), context: args.context.clone() };
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-    let objects = runtime.block_on(holdfast_server::snapshot(&cluster, Config::default().kinds))?;
-    Ok(objects)
+    block_on(holdfast_server::snapshot(&cluster, Config::default().kinds))
 }
 
 /// Fails with all mistakes in the manifests, if there are any.

@@ -11,7 +11,7 @@ use std::time::Duration;
 use holdfast_server::Reader;
 
 use crate::ask::{Builtins, Cluster, ClusterArgs, Output, Selector, emit};
-use crate::exit::{Exit, Hinted};
+use crate::exit::{Exit, Hinted, block_on};
 use crate::simulate::{may_colour, print};
 pub use report::Report;
 
@@ -51,8 +51,7 @@ pub struct Args {
 }
 
 pub fn run(args: &Args) -> Exit {
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
-    runtime.map_err(anyhow::Error::from).and_then(|runtime| runtime.block_on(show(args))).into()
+    block_on(show(args)).into()
 }
 
 async fn show(args: &Args) -> anyhow::Result<()> {

@@ -13,7 +13,7 @@ use holdfast_core::model::ObjectKey;
 use holdfast_server::Reader;
 
 use crate::ask::{Builtins, Cluster, ClusterArgs, Output, emit};
-use crate::exit::{Exit, Hinted};
+use crate::exit::{Exit, Hinted, block_on};
 use crate::simulate::may_colour;
 use answer::Answer;
 
@@ -43,17 +43,12 @@ pub struct Args {
 }
 
 pub fn run(args: &Args) -> Exit {
-    match ask(args) {
-        Ok(true) => Exit::Fine,
-        Ok(false) => Exit::Findings,
-        Err(error) => Exit::Error(error),
-    }
+    ask(args).into()
 }
 
 /// Whether everything asked about may go.
 fn ask(args: &Args) -> anyhow::Result<bool> {
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-    let answer = runtime.block_on(async {
+    let answer = block_on(async {
         let reader = args.cluster.connect().await?;
         let namespace = args.cluster.namespace.as_deref().unwrap_or(reader.namespace()).to_owned();
         find(&reader, &args.what, &namespace).await

@@ -1,33 +1,17 @@
 //! Other inputs out of some.
 
+use holdfast_sim::Random;
 use serde_json::{Value, json};
 
-/// Xorshift: the same seed, the same choices.
-#[derive(Debug)]
-pub struct Random(u64);
-
-impl Random {
-    pub fn new(seed: u64) -> Self {
-        Self(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1)
-    }
-
-    pub fn below(&mut self, n: usize) -> usize {
-        self.0 ^= self.0 << 13;
-        self.0 ^= self.0 >> 7;
-        self.0 ^= self.0 << 17;
-        usize::try_from(self.0 >> 33).unwrap() % n.max(1)
-    }
-
-    fn of<'a, T>(&mut self, all: &'a [T]) -> &'a T {
-        &all[self.below(all.len())]
-    }
+fn one_of<'a, T>(all: &'a [T], random: &mut Random) -> &'a T {
+    random.pick(all).expect("there are some")
 }
 
 const LENGTH_MAX: usize = 64 * 1024;
 
 /// One of the corpus, changed in one place or in some.
 pub fn mutated(corpus: &[Vec<u8>], random: &mut Random) -> Vec<u8> {
-    let mut input = random.of(corpus).clone();
+    let mut input = one_of(corpus, random).clone();
     // What is JSON mostly stays it: what is not fails in one way.
     let tree: Option<Value> = serde_json::from_slice(&input).ok();
     if let Some(mut tree) = tree.filter(|_| random.below(4) > 0) {
@@ -67,14 +51,14 @@ fn change_bytes(input: &mut Vec<u8>, corpus: &[Vec<u8>], random: &mut Random) {
     let end = (at + random.below(32)).min(input.len());
     match random.below(6) {
         0 if at < input.len() => input[at] ^= 1 << random.below(8),
-        1 => drop(input.splice(at..at, random.of(&TOKENS).iter().copied())),
+        1 => drop(input.splice(at..at, one_of(&TOKENS, random).iter().copied())),
         2 => drop(input.drain(at..end)),
         3 => {
             let again = input[at..end].repeat(1 + random.below(8));
             drop(input.splice(at..at, again));
         }
         4 => {
-            let other = random.of(corpus);
+            let other = one_of(corpus, random);
             input.truncate(at);
             input.extend_from_slice(&other[random.below(other.len() + 1)..]);
         }
@@ -88,7 +72,7 @@ fn change(tree: &mut Value, random: &mut Random) {
     match tree {
         Value::Object(fields) if inner && !fields.is_empty() => {
             let keys: Vec<String> = fields.keys().cloned().collect();
-            let key = random.of(&keys);
+            let key = one_of(&keys, random);
             if random.below(10) == 0 {
                 fields.remove(key);
             } else if let Some(field) = fields.get_mut(key) {
@@ -140,10 +124,10 @@ fn odd(random: &mut Random) -> Value {
         1 => json!({}),
         2 => json!([]),
         3 => json!(true),
-        4 => json!(random.of(&[0_i64, -1, 1, i64::MIN, i64::MAX, i64::from(i32::MAX) + 1])),
+        4 => json!(one_of(&[0_i64, -1, 1, i64::MIN, i64::MAX, i64::from(i32::MAX) + 1], random)),
         5 => json!(1.5),
         6 => json!("x".repeat(1 + random.below(300))),
         7 => json!({"a": {"b": [1, "2", null]}}),
-        _ => json!(random.of(&texts)),
+        _ => json!(one_of(&texts, random)),
     }
 }

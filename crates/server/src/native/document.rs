@@ -122,23 +122,10 @@ fn yaml(body: &[u8]) -> Result<Vec<u8>, Refusal> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::native::path::Target;
-    use crate::native::trust::User;
-    use axum::body::Bytes;
     use axum::response::IntoResponse as _;
-    use http::Method;
 
-    fn call(content_type: &'static str, body: &'static str) -> Call {
-        let mut headers = HeaderMap::new();
-        headers.insert(header::CONTENT_TYPE, http::HeaderValue::from_static(content_type));
-        Call {
-            user: User { name: "alice".to_owned(), groups: Vec::new() },
-            method: Method::POST,
-            target: Target::default(),
-            query: String::new(),
-            headers,
-            body: Bytes::from_static(body.as_bytes()),
-        }
+    fn call(content_type: &'static str, body: &str) -> Call {
+        crate::native::fuzzed::call(content_type, body.as_bytes())
     }
 
     #[test]

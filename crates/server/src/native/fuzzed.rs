@@ -11,7 +11,7 @@ use super::status::Refusal;
 use super::trust::User;
 use super::{Call, accept, gate, patch};
 
-fn call(content_type: &'static str, body: &[u8]) -> Call {
+pub fn call(content_type: &'static str, body: &[u8]) -> Call {
     let mut headers = HeaderMap::new();
     headers.insert(header::CONTENT_TYPE, HeaderValue::from_static(content_type));
     Call {
