@@ -3,11 +3,11 @@
 use std::{
     io::{Read as _, Write as _},
     net::TcpStream,
-    thread,
+    thread::{self, ScopedJoinHandle},
     time::{Duration, Instant},
 };
 
-use anyhow::{Context as _, Result};
+use anyhow::{Context as _, Result, bail};
 
 use super::{
     Bench, commit,
@@ -32,6 +32,10 @@ const STRANGERS: usize = 20;
 const PER_SECOND: usize = 20;
 /// Of those of a second: each is gone and replaced, which are three more.
 const EVICTIONS: usize = 2;
+/// At the end: ten times as many.
+const STORM: Duration = Duration::from_mins(1);
+const STORM_PER_SECOND: u32 = 200;
+const STORM_CLIENTS: u32 = 4;
 const BETWEEN_SAMPLES: Duration = Duration::from_secs(30);
 
 pub fn run(bench: &Bench, results: &mut Results, minutes: u64) -> Result<()> {
@@ -80,6 +84,7 @@ pub fn run(bench: &Bench, results: &mut Results, minutes: u64) -> Result<()> {
     eprintln!(
         "bench: {changes} changes in {minutes:.1} min, {refused} evictions refused and asked again"
     );
+    storm(bench, &load, &holdfast, results)?;
     load.settle()?;
     // Longer than a grant may live whose pod is gone, or never goes.
     let flown = grants_end(&holdfast)?;
@@ -95,6 +100,52 @@ pub fn run(bench: &Bench, results: &mut Results, minutes: u64) -> Result<()> {
     load.clear()?;
     free.clear()?;
     bench.retire(&holdfast, Mode::Webhook)
+}
+
+/// Ten times as many changes, as fast as the API server takes them: what Holdfast takes meanwhile, and after.
+fn storm(bench: &Bench, load: &Load, holdfast: &Controller, results: &mut Results) -> Result<()> {
+    let before = holdfast.usage()?.rss_mib;
+    let began = Instant::now();
+    let flap = |client: u32| -> Result<u32> {
+        let mut changing = bench.admin.client();
+        let mine = load.pods().iter().skip(client as usize).step_by(STORM_CLIENTS as usize);
+        for (i, pod) in (0..).zip(mine.cycle()) {
+            if began.elapsed() >= STORM {
+                return Ok(2 * i);
+            }
+            for ready in [false, true] {
+                load.set_ready(&mut changing, pod, ready)?;
+            }
+            let due = Duration::from_secs(2) * i * STORM_CLIENTS / STORM_PER_SECOND;
+            thread::sleep(due.saturating_sub(began.elapsed()));
+        }
+        Ok(0)
+    };
+    let mut peak = before;
+    let changes = thread::scope(|scope| {
+        let flap = &flap;
+        let clients: Vec<_> = (0..STORM_CLIENTS).map(|i| scope.spawn(move || flap(i))).collect();
+        while began.elapsed() < STORM {
+            peak = peak.max(holdfast.usage()?.rss_mib);
+            thread::sleep(Duration::from_millis(200));
+        }
+        let ended = clients.into_iter().map(ScopedJoinHandle::join);
+        ended
+            .map(|changes| changes.unwrap_or_else(|_| bail!("a client panicked")))
+            .sum::<Result<u32>>()
+    })?;
+    thread::sleep(Duration::from_secs(10));
+    let after = holdfast.usage()?.rss_mib;
+    let rate = f64::from(changes) / STORM.as_secs_f64();
+    for (what, unit, value) in [
+        ("changes", "/s", rate),
+        ("RSS before", "MiB", before),
+        ("RSS at most", "MiB", peak),
+        ("RSS 10 s after", "MiB", after),
+    ] {
+        results.push(format!("soak: storm, {what}"), unit, "webhook", value);
+    }
+    Ok(())
 }
 
 /// RSS now; one line for whoever waits.

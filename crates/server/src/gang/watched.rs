@@ -57,6 +57,12 @@ impl Watched for Watch {
         Seen::NotServed(self.kind.clone())
     }
 
+    /// Our own, whose definitions were there when we started: discovery lags behind one that was deleted and
+    /// made again, and gangs wait all the while.
+    fn is_needed(&self) -> bool {
+        self.api == GroupApi::Holdfast && matches!(self.kind, Kind::Group | Kind::Workload)
+    }
+
     /// Whoever cannot watch cannot write either.
     fn lost(&self) -> Option<Seen> {
         None
