@@ -1,9 +1,11 @@
 //! What `serve --install` puts on a cluster, and what `uninstall` leaves of it.
 
 use std::collections::BTreeSet;
+use std::time::Duration;
 
 use holdfast_e2e::client::Client;
 use holdfast_e2e::fixture::fixture;
+use holdfast_e2e::pod::FINALIZER;
 use holdfast_e2e::printed;
 use holdfast_e2e::server::{self, Server};
 use holdfast_e2e::wait::until;
@@ -57,6 +59,40 @@ pub fn what_was_installed_can_be_removed_without_a_trace() {
     // Safe to repeat.
     let told = server::uninstall().expect("it can be uninstalled again");
     assert!(!told.contains("removed"), "{told}");
+}
+
+/// What was made of a definition that is about to go would go with it.
+pub fn what_is_being_removed_is_waited_for() {
+    let mut server = Server::start("install-before").expect("it starts");
+    let admin = &fixture().admin;
+    let path = "/apis/policy.holdfast.dev/v1/namespaces/default/poddisruptionbudgets";
+    let mut budget = json!({
+        "apiVersion": "policy.holdfast.dev/v1",
+        "kind": "PodDisruptionBudget",
+        "metadata": {"name": "e2e-held", "finalizers": [FINALIZER]},
+        "spec": {"minAvailable": 1, "selector": {}},
+    });
+    let _ = admin.post(path, &budget).ok();
+    server.terminate();
+    assert_eq!(server.wait().code(), Some(0));
+    let definition = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions/poddisruptionbudgets.policy.holdfast.dev";
+    let old = admin.get(definition).ok().body["metadata"]["uid"].clone();
+    let _ = admin.delete(definition).ok();
+    std::thread::scope(|scope| {
+        let starting = scope.spawn(|| Server::start("install-after"));
+        std::thread::sleep(Duration::from_secs(2));
+        assert!(!starting.is_finished(), "the old definition is there, and it did not wait");
+        let patch = json!({"metadata": {"finalizers": null}});
+        let _ = admin.patch(&format!("{path}/e2e-held"), &patch).ok();
+        let mut server = starting.join().expect("it does not panic").expect("it starts");
+        let new = &admin.get(definition).ok().body["metadata"];
+        assert!(new["uid"] != old && new["deletionTimestamp"].is_null(), "{new}");
+        budget["metadata"] = json!({"name": "e2e-after"});
+        let _ = admin.post(path, &budget).ok();
+        server.terminate();
+        assert_eq!(server.wait().code(), Some(0));
+    });
+    let _ = server::uninstall().expect("it can be uninstalled");
 }
 
 /// Serving needs no right but those that are printed with it, whatever is chosen.

@@ -31,6 +31,7 @@ fn main() -> ExitCode {
         start::a_wrong_token_is_one_clear_line,
         start::what_is_not_installed_is_named,
         install::what_was_installed_can_be_removed_without_a_trace,
+        install::what_is_being_removed_is_waited_for,
     ];
     tests.extend(of_the_process.into_iter().map(Test::without_nodes));
     let clean = || server::uninstall().map(drop);

@@ -57,8 +57,8 @@ pub const EXCLUDED_NAMESPACES: [&str; 2] = ["kube-system", SYSTEM_NAMESPACE];
 /// For a new CRD to be served and new rights to be in force.
 const EFFECT: Duration = Duration::from_secs(15);
 
-/// The namespace controller begins after five seconds.
-const NAMESPACE_GONE: Duration = Duration::from_secs(30);
+/// For what an uninstallation has begun to delete. The namespace controller begins after five seconds.
+const BEING_DELETED: Duration = Duration::from_secs(30);
 
 /// Applies everything but the webhook, and waits until it is in force.
 pub async fn apply(
@@ -181,7 +181,7 @@ async fn exists(client: &ApiClient, kind: Installed) -> Result<bool, Error> {
 /// Not applied as the others are: one that somebody else made stays theirs, and outlives us.
 async fn ensure_namespace(client: &ApiClient) -> Result<(), Error> {
     let failed = |reason| refused(Installed::Namespace, "create", reason);
-    let deadline = Instant::now() + NAMESPACE_GONE;
+    let deadline = Instant::now() + BEING_DELETED;
     let mut backoff = Backoff::new();
     loop {
         let answer = client.post("/api/v1/namespaces", &manifests::namespace()).await;
@@ -220,14 +220,30 @@ async fn apply_one(client: &ApiClient, manifest: &Manifest) -> Result<(), Error>
     let title = manifest.kind.title();
     let failed = |reason| Error::Refused { action: format!("apply {title}"), reason };
     let path = format!("{}?fieldManager={NAME}&force=true", manifest.kind.path());
-    let answer = client
-        .patch(&path, APPLY_PATCH, &manifest.body)
-        .await
-        .map_err(|NoAnswer(reason)| failed(reason))?;
-    if !answer.code.is_success() {
-        return Err(failed(answer.message()));
+    let deadline = Instant::now() + BEING_DELETED;
+    let mut backoff = Backoff::new();
+    loop {
+        let answer = client
+            .patch(&path, APPLY_PATCH, &manifest.body)
+            .await
+            .map_err(|NoAnswer(reason)| failed(reason))?;
+        if !answer.code.is_success() {
+            return Err(failed(answer.message()));
+        }
+        let object: serde_json::Value = answer.json().map_err(|error| failed(error.to_string()))?;
+        if object["metadata"]["deletionTimestamp"].is_null() {
+            let change = if answer.code == StatusCode::CREATED { "created" } else { "in place" };
+            tracing::info!(object = %title, change, "installed");
+            return Ok(());
+        }
+        // A definition of an installation that was just removed: whatever is made of it goes with it.
+        if Instant::now() > deadline {
+            let secs = BEING_DELETED.as_secs();
+            let reason = format!(
+                "it is still being deleted after {secs} s; do its objects carry finalizers?"
+            );
+            return Err(failed(reason));
+        }
+        backoff.pause().await;
     }
-    let change = if answer.code == StatusCode::CREATED { "created" } else { "in place" };
-    tracing::info!(object = %title, change, "installed");
-    Ok(())
 }
