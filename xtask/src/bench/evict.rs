@@ -11,7 +11,7 @@ use super::{
     report::{Comparison, Results, Target},
 };
 
-pub const COMPARISONS: [Comparison; 9] = [
+pub const COMPARISONS: [Comparison; 10] = [
     Comparison {
         metrics: "evictions, 1 clients",
         ours: "native, scope Pod",
@@ -35,6 +35,12 @@ pub const COMPARISONS: [Comparison; 9] = [
         ours: "native, no PDB",
         base: Some("no PDB"),
         target: Some(Target::AtLeast(1.0)),
+    },
+    Comparison {
+        metrics: "evictions",
+        ours: "webhook, no PDB",
+        base: Some("no PDB"),
+        target: None,
     },
     Comparison {
         metrics: "evictions",
@@ -67,9 +73,10 @@ const CLIENTS: [usize; 2] = [1, 16];
 
 /// The variants of a round, in its order. Upstream's disruption controller runs in all of them, as it
 /// does in a cluster.
-const VARIANTS: [(&str, Option<Mode>, Budgets); 7] = [
+const VARIANTS: [(&str, Option<Mode>, Budgets); 8] = [
     ("built-in PDB", None, Budgets::Pods),
     ("no PDB", None, Budgets::None),
+    ("webhook, no PDB", Some(Mode::Webhook), Budgets::None),
     ("scope Pod", Some(Mode::Webhook), Budgets::Pods),
     ("scope Workload", Some(Mode::Webhook), Budgets::Replicas),
     ("native, scope Pod", Some(Mode::Native), Budgets::Pods),

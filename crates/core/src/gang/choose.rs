@@ -2,10 +2,11 @@
 //! room for every one on its way.
 
 use std::cmp::Reverse;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::time::Duration;
 
 use super::gangs::{State, event, policy, retry_key};
+use super::memory::Expected;
 use super::room::{Room, Verdict};
 use super::{Action, Group, Plan, Pod, World};
 use crate::model::{GroupPolicy, ObjectKey, Timestamp};
@@ -44,9 +45,9 @@ impl World {
             return;
         }
         let mut room = Room::new(self.nodes.values());
-        let fitting = self.expect_others(&mut room, let_go, now, plan);
+        let expected = self.expect_others(&mut room, let_go, now, plan);
         let steps = self.steps(ready, room, now, plan);
-        self.memory.fitting = fitting;
+        self.memory.expected = expected;
         for (key, step) in steps {
             let state = match step {
                 Step::Go { all, forced } => {
@@ -175,34 +176,36 @@ impl World {
     }
 
     /// Pods of gangs that were let go, and others that the scheduler may find a place for any moment. Since when
-    /// there seems to be one for those that it has found none for.
+    /// each of these is waited for: it may never come to one whose scheduler is not there.
     fn expect_others<'a>(
         &'a self,
         room: &mut Room<'a>,
         let_go: &BTreeSet<ObjectKey>,
         now: Timestamp,
         plan: &mut Plan,
-    ) -> BTreeMap<String, Timestamp> {
+    ) -> Expected {
         let going = let_go.iter().flat_map(|key| self.members(key));
         for pod in going.filter(|pod| pod.node.is_none() && pod.is_lasting()) {
             room.expect(pod);
         }
         let is_going = |pod: &Pod| pod.group_key().is_some_and(|group| let_go.contains(&group));
         let alone = self.pending.iter().filter_map(|key| self.pods.get(key));
-        let mut fitting = BTreeMap::new();
+        let mut expected = Expected::new();
         for pod in alone.filter(|pod| !is_going(pod)) {
-            if !pod.unschedulable {
+            let limit = match pod.unschedulable {
+                true if !room.has_place(pod) => continue,
+                true => TRIED_AGAIN,
+                false => self.settings.timeout,
+            };
+            let key = (pod.uid.clone(), pod.unschedulable);
+            let since = self.memory.expected.get(&key).copied().unwrap_or(now);
+            expected.insert(key, since);
+            if now < since + limit {
+                plan.wake(since + limit);
                 room.expect(pod);
-            } else if room.has_place(pod) {
-                let since = self.memory.fitting.get(&pod.uid).copied().unwrap_or(now);
-                fitting.insert(pod.uid.clone(), since);
-                if now < since + TRIED_AGAIN {
-                    plan.wake(since + TRIED_AGAIN);
-                    room.expect(pod);
-                }
             }
         }
-        fitting
+        expected
     }
 }
 

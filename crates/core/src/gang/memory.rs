@@ -7,13 +7,16 @@ use std::time::Duration;
 use super::Counts;
 use crate::model::{ObjectKey, Timestamp};
 
+/// UIDs of pods outside of gangs, and whether the scheduler has found no place for them: since when they are
+/// expected to take room.
+pub(super) type Expected = BTreeMap<(String, bool), Timestamp>;
+
 #[derive(Debug, Default)]
 pub(super) struct Memory {
     gangs: BTreeMap<ObjectKey, Gang>,
     /// By slot: groups come and go with each attempt.
     retries: BTreeMap<(String, String), Retry>,
-    /// UIDs of pods that the scheduler has found no place for, since when there seems to be one.
-    pub(super) fitting: BTreeMap<String, Timestamp>,
+    pub(super) expected: Expected,
     /// Workloads and what was said of them.
     pub(super) told: BTreeSet<(String, String)>,
 }

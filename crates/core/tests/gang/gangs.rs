@@ -396,6 +396,22 @@ fn a_gang_that_would_fit_waits_while_others_are_on_their_way() {
 }
 
 #[test]
+fn a_pod_that_no_scheduler_looks_at_is_not_waited_for_for_ever() {
+    let mut c = Cluster::with(GroupApi::Holdfast, Duration::from_mins(1), Duration::from_secs(30));
+    c.node("a", 3);
+    let _ = c.create(pod("of-another-scheduler"));
+    gang(&mut c, "g", 3, 3);
+    let _ = c.settle();
+    assert_eq!(c.gated("g"), 3);
+    c.pass(59);
+    let _ = c.settle();
+    assert_eq!(c.gated("g"), 3, "it may have many others to look at");
+    c.pass(1);
+    let _ = c.settle();
+    assert_eq!(c.gated("g"), 0);
+}
+
+#[test]
 fn a_gang_does_not_wait_for_a_pod_that_has_no_place() {
     let mut c = cluster();
     c.node("a", 3);
