@@ -32,6 +32,9 @@ const LINGER: Duration = CHECK;
 /// For the other API servers, when one is seen to call us. They watch.
 pub const NOTICE: Duration = Duration::from_secs(1);
 
+/// How soon to try again what has just been asked for: somebody waits for it.
+const AGAIN: Duration = Duration::from_millis(200);
+
 /// Probes under way at a time.
 const PROBES_MAX: usize = 8;
 
@@ -93,6 +96,7 @@ impl<S: Subject> Interception<S> {
     /// For ever.
     pub async fn keep(mut self, mut covered: watch::Receiver<BTreeSet<String>>) {
         let mut backoff = Backoff::new();
+        let mut eager = Instant::now() + CHECK;
         loop {
             let mut wanted = covered.borrow_and_update().clone();
             wanted.retain(|namespace| is_guardable(namespace));
@@ -102,12 +106,19 @@ impl<S: Subject> Interception<S> {
                 if trouble.is_none() {
                     backoff.reset();
                     tokio::time::sleep(CHECK).await;
+                } else if Instant::now() < eager {
+                    tokio::time::sleep(AGAIN).await;
                 } else {
                     backoff.pause().await;
                 }
             };
             tokio::select! {
-                changed = covered.changed() => if changed.is_err() { return },
+                changed = covered.changed() => {
+                    if changed.is_err() {
+                        return;
+                    }
+                    eager = Instant::now() + CHECK;
+                }
                 () = pause => {}
             }
         }
