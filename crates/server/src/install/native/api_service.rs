@@ -25,6 +25,8 @@ const AUTOMANAGED: &str = "kube-aggregator.kubernetes.io/automanaged";
 /// When we took over, which is when open watches began to miss what happens.
 const TAKEN_OVER: &str = "holdfast.dev/taken-over";
 
+const MISSING: &str = "it is missing; kube-apiserver makes it when it starts";
+
 /// Another writer may come between our read and our write.
 const TRIES: usize = 20;
 
@@ -72,8 +74,7 @@ impl Standing {
     }
 
     pub fn is_ours(&self) -> bool {
-        let service = &self.object["spec"]["service"];
-        service["name"] == NAME && service["namespace"] == SYSTEM_NAMESPACE
+        is_ours(&self.object)
     }
 
     /// Somebody else's aggregated server, by name.
@@ -90,39 +91,56 @@ impl Standing {
     }
 }
 
-/// From now on the API servers ask us. Also adds our certificate beside those of other instances.
+/// From now on the API servers ask us.
 pub async fn take_over(client: &ApiClient, place: &Place) -> Result<(), Error> {
-    let taken = edit(client, |object| {
-        let held = decoded(&object["spec"]["caBundle"])?;
-        let service = json!({"namespace": SYSTEM_NAMESPACE, "name": NAME, "port": place.port});
-        let ours = Standing { object: object.clone() }.is_ours();
-        let known = if ours { held.as_str() } else { "" };
-        let merged = merged(known, &place.trusted.borrow().clone(), Timestamp::now());
-        if ours && object["spec"]["service"] == service && merged == held {
-            return Ok(false);
-        }
-        object["spec"]["service"] = service;
-        object["spec"]["caBundle"] = encoded(&merged);
-        if let Some(labels) = object["metadata"]["labels"].as_object_mut() {
-            labels.remove(AUTOMANAGED);
-        }
-        if object["metadata"]["annotations"][TAKEN_OVER].is_null() {
-            let now =
-                Timestamp::now().round(jiff::Unit::Second).unwrap_or_else(|_| Timestamp::now());
-            object["metadata"]["annotations"][TAKEN_OVER] = json!(now.to_string());
-        }
-        Ok(true)
-    })
-    .await?;
-    if taken {
+    let (changed, _) = edit(client, |object| enter(object, place)).await?;
+    if changed {
         tracing::info!(object = "apiservice/v1.policy", port = place.port, "policy/v1 is ours");
     }
     Ok(())
 }
 
+/// Whether it is ours, with our certificate in it then. One that was given back since we last looked stays so.
+pub async fn keep(client: &ApiClient, place: &Place) -> Result<bool, Error> {
+    let (_, object) = edit(client, |object| stay(object, place)).await?;
+    Ok(is_ours(&object))
+}
+
+fn stay(object: &mut Value, place: &Place) -> Result<bool, String> {
+    if is_ours(object) { enter(object, place) } else { Ok(false) }
+}
+
+/// Beside other instances, if they are there. Whether anything changed.
+fn enter(object: &mut Value, place: &Place) -> Result<bool, String> {
+    if object.is_null() {
+        return Err(MISSING.to_owned());
+    }
+    let held = decoded(&object["spec"]["caBundle"])?;
+    let service = json!({"namespace": SYSTEM_NAMESPACE, "name": NAME, "port": place.port});
+    let ours = is_ours(object);
+    let known = if ours { held.as_str() } else { "" };
+    let merged = merged(known, &place.trusted.borrow().clone(), Timestamp::now());
+    if ours && object["spec"]["service"] == service && merged == held {
+        return Ok(false);
+    }
+    object["spec"]["service"] = service;
+    object["spec"]["caBundle"] = encoded(&merged);
+    if let Some(labels) = object["metadata"]["labels"].as_object_mut() {
+        labels.remove(AUTOMANAGED);
+    }
+    if object["metadata"]["annotations"][TAKEN_OVER].is_null() {
+        let now = Timestamp::now().round(jiff::Unit::Second).unwrap_or_else(|_| Timestamp::now());
+        object["metadata"]["annotations"][TAKEN_OVER] = json!(now.to_string());
+    }
+    Ok(true)
+}
+
 /// To us again, as it was before it was given back.
 pub async fn restore(client: &ApiClient, before: &Standing) -> Result<(), Error> {
     edit(client, |object| {
+        if object.is_null() {
+            return Err(MISSING.to_owned());
+        }
         for field in ["service", "caBundle"] {
             object["spec"][field] = before.object["spec"][field].clone();
         }
@@ -141,19 +159,23 @@ pub async fn give_back(client: &ApiClient) -> Result<(), Error> {
     if !answer.code.is_success() && answer.code != StatusCode::NOT_FOUND {
         return Err(failed("delete", answer.message()));
     }
-    let built_in = json!({
-        "apiVersion": "apiregistration.k8s.io/v1",
-        "kind": "APIService",
-        "metadata": {"name": "v1.policy", "labels": {AUTOMANAGED: "onstart"}},
-        "spec": {"group": "policy", "version": "v1", "groupPriorityMinimum": 17100, "versionPriority": 15},
-    });
     let answer =
-        client.post(ALL, &built_in).await.map_err(|NoAnswer(why)| failed("create", why))?;
+        client.post(ALL, &built_in()).await.map_err(|NoAnswer(why)| failed("create", why))?;
     // kube-apiserver may have been restarted in between and have made it itself.
     if answer.code.is_success() || answer.code == StatusCode::CONFLICT {
         return Ok(());
     }
     Err(failed("create", answer.message()))
+}
+
+/// As kube-apiserver makes it.
+fn built_in() -> Value {
+    json!({
+        "apiVersion": "apiregistration.k8s.io/v1",
+        "kind": "APIService",
+        "metadata": {"name": "v1.policy", "labels": {AUTOMANAGED: "onstart"}},
+        "spec": {"group": "policy", "version": "v1", "groupPriorityMinimum": 17100, "versionPriority": 15},
+    })
 }
 
 /// Waits until budgets are served by us, or by kube-apiserver itself, whichever of its servers is asked.
@@ -194,26 +216,22 @@ pub async fn served_by_us(client: &ApiClient) -> Result<bool, String> {
     Ok(response.headers().contains_key(SERVED_BY))
 }
 
-/// Changes it, unless `change` finds nothing to change.
+/// Changes it, unless `change` finds nothing to change, and says whether it did and how it is now.
 async fn edit(
     client: &ApiClient,
     change: impl Fn(&mut Value) -> Result<bool, String>,
-) -> Result<bool, Error> {
+) -> Result<(bool, Value), Error> {
     let mut backoff = Backoff::new();
     for _ in 0..TRIES {
         let Standing { mut object } = Standing::read(client).await?;
-        if object.is_null() {
-            let missing = "it is missing; kube-apiserver makes it when it starts";
-            return Err(failed("change", missing.to_owned()));
-        }
         if !change(&mut object).map_err(|why| failed("change", why))? {
-            return Ok(false);
+            return Ok((false, object));
         }
         let path = format!("{PATH}?fieldManager={NAME}");
         let answer =
             client.put(&path, &object).await.map_err(|NoAnswer(why)| failed("change", why))?;
         match answer.code {
-            code if code.is_success() => return Ok(true),
+            code if code.is_success() => return Ok((true, object)),
             StatusCode::CONFLICT => backoff.pause().await,
             _ => return Err(failed("change", answer.message())),
         }
@@ -221,6 +239,32 @@ async fn edit(
     Err(failed("change", "others write it all the time".to_owned()))
 }
 
+fn is_ours(object: &Value) -> bool {
+    let service = &object["spec"]["service"];
+    service["name"] == NAME && service["namespace"] == SYSTEM_NAMESPACE
+}
+
 fn failed(action: &str, reason: String) -> Error {
     Error::Refused { action: format!("{action} apiservice/v1.policy"), reason }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn one_that_was_given_back_stays_so() {
+        let (_, trusted) = watch::channel(Trusted::default());
+        let place = Place { port: 9443, trusted };
+        let mut object = built_in();
+        assert_eq!(stay(&mut object, &place), Ok(false));
+        assert_eq!(object, built_in());
+
+        assert_eq!(enter(&mut object, &place), Ok(true));
+        assert!(is_ours(&object));
+        assert_eq!(stay(&mut object, &place), Ok(false), "nothing to change");
+        let moved = Place { port: 9444, ..place };
+        assert_eq!(stay(&mut object, &moved), Ok(true));
+        assert_eq!(stay(&mut Value::Null, &moved), Ok(false));
+    }
 }

@@ -110,7 +110,10 @@ impl Takeover {
     pub async fn join(&mut self) -> Result<(), Error> {
         self.registration.entry = Entry::Evictions(self.intercept_now().await?);
         self.registration.register().await?;
-        api_service::take_over(&self.client, &self.place).await
+        if api_service::keep(&self.client, &self.place).await? {
+            return Ok(());
+        }
+        Err(Error::Obstacles(vec!["policy/v1 was given back while we started".to_owned()]))
     }
 
     /// Refuses before anything is changed.
@@ -201,7 +204,7 @@ impl Takeover {
         let mut written = false;
         loop {
             tokio::time::sleep(LOOK).await;
-            match self.look_after().await {
+            match api_service::keep(&self.client, &self.place).await {
                 Ok(ours) => {
                     let changed = self.serves.send_replace(ours) != ours;
                     if changed {
@@ -243,15 +246,6 @@ impl Takeover {
         }
         let entry = Entry::Evictions(intercept);
         Registration { entry, ..self.registration.clone() }.register().await
-    }
-
-    /// Whether it is ours. Our certificate is in it then.
-    async fn look_after(&self) -> Result<bool, Error> {
-        let ours = self.standing().await?.is_ours();
-        if ours {
-            api_service::take_over(&self.client, &self.place).await?;
-        }
-        Ok(ours)
     }
 
     /// Whether it is done.
