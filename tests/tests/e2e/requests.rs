@@ -37,7 +37,9 @@ pub fn a_dry_run_is_answered_and_not_recorded() {
     let node = world.node("n");
     world.replica("a", 2, 2, &[&node]);
     world.replica("b", 2, 2, &[&node]);
-    let before = world.budget("job", workload(1));
+    world.budget("job", workload(1));
+    let before =
+        world.wait_status("job", "has room", |status| status["disruptionsAllowedReplicas"] == 1);
     for pod in ["a-0", "b-0"] {
         world.send(&Eviction::of(pod).dry_run_in_query()).assert_evicted();
         world.send(&Eviction::of(pod).dry_run_in_body()).assert_evicted();
