@@ -2,7 +2,7 @@
 
 use std::env;
 use std::fs;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 
 use crate::client::Client;
@@ -48,6 +48,8 @@ pub struct Fixture {
     pub kubectl: PathBuf,
     /// The program under test, and the mode it is tested in.
     pub holdfast: PathBuf,
+    /// The same of an earlier revision, if there is one.
+    previous: Option<PathBuf>,
     pub mode: Mode,
     /// Logs and the files of processes.
     pub dir: PathBuf,
@@ -75,7 +77,13 @@ pub fn set_up() -> Result<(), String> {
 const LOCALKUBE_DIR: &str = "HOLDFAST_LOCALKUBE_DIR";
 const KUBECONFIG: &str = "HOLDFAST_E2E_KUBECONFIG";
 const BIN: &str = "HOLDFAST_BIN";
+const PREVIOUS: &str = "HOLDFAST_PREVIOUS_BIN";
 const NATIVE: &str = "HOLDFAST_E2E_NATIVE";
+
+/// In which Holdfast is tested.
+pub fn mode() -> Mode {
+    if env::var_os(NATIVE).is_some() { Mode::Native } else { Mode::Webhook }
+}
 
 impl Fixture {
     fn from_env() -> Result<Self, String> {
@@ -114,8 +122,17 @@ impl Fixture {
             // xtask puts localkube's on PATH.
             kubectl: PathBuf::from("kubectl"),
             holdfast,
-            mode: if env::var_os(NATIVE).is_some() { Mode::Native } else { Mode::Webhook },
+            previous: env::var_os(PREVIOUS).map(PathBuf::from),
+            mode: mode(),
             dir,
+        })
+    }
+
+    /// For tests in which two releases meet.
+    pub fn previous(&self) -> Result<&Path, String> {
+        let program = self.previous.as_deref().filter(|program| program.is_file());
+        program.ok_or_else(|| {
+            format!("{PREVIOUS} names no holdfast of an earlier revision; `cargo xtask test --only upgrade` builds one")
         })
     }
 

@@ -54,6 +54,8 @@ impl History {
     pub fn end(mut self) -> Vec<Event> {
         for collection in &self.collections {
             until("the history is as long as the API server's", || {
+                let ended = collection.thread.as_ref().is_none_or(JoinHandle::is_finished);
+                assert!(!ended, "the watch of {} failed", collection.path);
                 let known = collection.present();
                 let listed = versions(&self.client.list(&collection.path));
                 if known == listed { Ok(()) } else { Err(format!("{known:?}\n!= {listed:?}")) }
@@ -86,27 +88,16 @@ impl Collection {
     #[track_caller]
     fn start(client: &Client, path: &str, stop: &Arc<AtomicBool>) -> Self {
         let list = client.get(path).ok().body;
-        let version = list["metadata"]["resourceVersion"].as_str().unwrap_or_default();
-        let watch = format!("{path}?watch=1&resourceVersion={version}&timeoutSeconds=600");
-        let first = items(list).into_iter().map(|object| event(path, false, object));
+        let first = items(list.clone()).into_iter().map(|object| event(path, false, object));
         let events = Arc::new(Mutex::new(first.collect::<Vec<_>>()));
         let thread = {
             let (path, events) = (path.to_owned(), events.clone());
             let (client, stop) = (client.clone(), stop.clone());
             std::thread::spawn(move || {
-                let take = |line: &str| {
-                    let mut change: Value =
-                        serde_json::from_str(line).map_err(|e| format!("{e}: {line}"))?;
-                    let object = change["object"].take();
-                    let gone = match change["type"].as_str() {
-                        Some("ADDED" | "MODIFIED") => false,
-                        Some("DELETED") => true,
-                        _ => return Err(line.to_owned()),
-                    };
+                let take = |gone, object| {
                     events.lock().expect("not poisoned").push(event(&path, gone, object));
-                    Ok(())
                 };
-                RUNTIME.block_on(follow(&client, &watch, &stop, take))
+                RUNTIME.block_on(follow(&client, &path, list, &stop, take))
             })
         };
         Self { path: path.to_owned(), events, thread: Some(thread) }

@@ -13,11 +13,13 @@
 //!    |-- drain    a real kubectl drain
 //!    |-- truth    healthy replicas, counted from the API server's pods
 //!    |-- history  all that happened to some objects, in the API server's order
-//!    '-- lws      a LeaderWorkerSet, and its groups as its history shows them
+//!    |-- lws      a LeaderWorkerSet, and its groups as its history shows them
+//!    '-- job      replicas under several budgets that are brought back; `load` evicts them all the time
 //!
 //! localkube programs of the control plane, restarted
-//! server    the `holdfast serve` process; `balancer` stands before several of them; `printed` is one with the
-//!           rights of `holdfast manifests` alone
+//! server    the `holdfast serve` process; `balancer` stands before several of them, which make a `fleet`; `printed`
+//!           is one with the rights of `holdfast manifests` alone
+//! everything  all objects of the cluster, before and after
 //! browser   a real Chromium, for the page that it serves
 //! suite     runs tests, or says why it cannot
 //! ```
@@ -29,11 +31,15 @@ pub mod balancer;
 pub mod browser;
 pub mod client;
 pub mod drain;
+pub mod everything;
 pub mod evict;
 pub mod fixture;
+pub mod fleet;
 pub mod gang;
 pub mod history;
+pub mod job;
 pub mod kubectl;
+pub mod load;
 pub mod localkube;
 pub mod lws;
 pub mod pod;

@@ -3,7 +3,7 @@
 use std::fs;
 use std::io::{Read, Write};
 use std::net::TcpStream;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Command, ExitStatus};
 use std::time::{Duration, Instant};
 
@@ -48,7 +48,14 @@ impl Server {
 
     /// For whoever has to know the address before it is ready.
     pub fn start_at(name: &str, listen: &str, more: &[&str]) -> Result<Self, String> {
-        let mut command = serve_at(fixture(), listen);
+        let mut command = serve_at(&fixture().holdfast, fixture(), listen);
+        command.arg("--install").args(more);
+        Self::launch(name, command)
+    }
+
+    /// Of this release, which may be another than the one under test.
+    pub fn start_of(program: &Path, name: &str, more: &[&str]) -> Result<Self, String> {
+        let mut command = serve_at(program, fixture(), ANY_PORT);
         command.arg("--install").args(more);
         Self::launch(name, command)
     }
@@ -178,13 +185,13 @@ impl Server {
 
 /// The command line of a server on free ports, without `--install`.
 pub fn serve(fixture: &Fixture) -> Command {
-    serve_at(fixture, ANY_PORT)
+    serve_at(&fixture.holdfast, fixture, ANY_PORT)
 }
 
 const ANY_PORT: &str = "127.0.0.1:0";
 
-fn serve_at(fixture: &Fixture, listen: &str) -> Command {
-    let mut command = Command::new(&fixture.holdfast);
+fn serve_at(program: &Path, fixture: &Fixture, listen: &str) -> Command {
+    let mut command = Command::new(program);
     command
         .arg("serve")
         .arg("--kubeconfig")
@@ -198,7 +205,7 @@ fn serve_at(fixture: &Fixture, listen: &str) -> Command {
 
 /// `holdfast uninstall`, with the CRD and so with every budget; what it printed.
 pub fn uninstall() -> Result<String, String> {
-    uninstall_with(&["--delete-budgets", "--allow-scope-loss"])
+    uninstall_with(&["--delete-budgets", "--allow-loss"])
 }
 
 /// What it printed.

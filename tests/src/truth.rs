@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use futures_util::AsyncBufReadExt;
+use futures_util::{AsyncBufReadExt, AsyncReadExt};
 use serde_json::Value;
 
 use crate::client::{Client, RUNTIME};
@@ -73,18 +73,16 @@ impl Observer {
     pub fn start(client: &Client, namespace: &str, of: Count) -> Self {
         let path = format!("/api/v1/namespaces/{namespace}/pods");
         let list = client.get(&path).ok().body;
-        let version = list["metadata"]["resourceVersion"].as_str().unwrap_or_default().to_owned();
-        let pods = crate::client::items(list).into_iter().map(|pod| (name(&pod), pod)).collect();
-        let mut seen = Seen { of, pods, least: usize::MAX, failed: None };
+        let mut seen = Seen { of, pods: by_name(list.clone()), least: usize::MAX, failed: None };
         seen.count();
         let seen = Arc::new(Mutex::new(seen));
         let stop = Arc::new(AtomicBool::new(false));
-        let watch = format!("{path}?watch=1&resourceVersion={version}&timeoutSeconds=600");
         let thread = {
             let (seen, stop, client) = (seen.clone(), stop.clone(), client.clone());
+            let path = path.clone();
             std::thread::spawn(move || {
-                let take = |line: &str| lock(&seen).take(line);
-                if let Err(error) = RUNTIME.block_on(follow(&client, &watch, &stop, take)) {
+                let take = |gone, pod| lock(&seen).take(gone, pod);
+                if let Err(error) = RUNTIME.block_on(follow(&client, &path, list, &stop, take)) {
                     lock(&seen).failed = Some(error);
                 }
             })
@@ -130,43 +128,83 @@ impl Seen {
         self.least = self.least.min((self.of)(&mut self.pods.values()));
     }
 
-    fn take(&mut self, line: &str) -> Result<(), String> {
-        let mut event: Value = serde_json::from_str(line).map_err(|e| format!("{e}: {line}"))?;
-        let object = event["object"].take();
-        match event["type"].as_str() {
-            Some("ADDED" | "MODIFIED") => self.pods.insert(name(&object), object),
-            Some("DELETED") => self.pods.remove(&name(&object)),
-            _ => return Err(line.to_owned()),
-        };
+    fn take(&mut self, gone: bool, pod: Value) {
+        if gone {
+            self.pods.remove(&name(&pod));
+        } else {
+            self.pods.insert(name(&pod), pod);
+        }
         self.count();
-        Ok(())
     }
 }
 
-/// Reads a watch until told to stop.
+/// Watches from a list on until told to stop: each object, and whether it is gone. An API server may end a watch, of
+/// what has another definition now or of a reader that is slow; the next goes on where it was, or at another list.
 pub(crate) async fn follow(
     client: &Client,
     path: &str,
+    list: Value,
     stop: &AtomicBool,
-    mut take: impl FnMut(&str) -> Result<(), String>,
+    mut take: impl FnMut(bool, Value),
 ) -> Result<(), String> {
     const LOOK_UP: Duration = Duration::from_millis(100);
-    let mut stream = client.stream(path).await?;
-    let mut line = Vec::new();
+    let mut version = text(&list["metadata"]["resourceVersion"]).to_owned();
+    let mut known: BTreeMap<String, Value> = by_name(list);
     while !stop.load(Ordering::Relaxed) {
-        // A read that is cut off keeps what it has read in `line`.
-        let read = tokio::time::timeout(LOOK_UP, stream.read_until(b'\n', &mut line)).await;
-        match read {
-            Err(_) => {}
-            Ok(Ok(0)) => return Err("the watch ended".to_owned()),
-            Ok(Ok(_)) => {
-                take(&String::from_utf8_lossy(&line))?;
-                line.clear();
+        let watch = format!("{path}?watch=1&resourceVersion={version}&timeoutSeconds=600");
+        let mut stream = client.stream(&watch).await?;
+        let mut line = Vec::new();
+        while !stop.load(Ordering::Relaxed) {
+            // A read that is cut off keeps what it has read in `line`.
+            let read = tokio::time::timeout(LOOK_UP, stream.read_until(b'\n', &mut line)).await;
+            match read {
+                Err(_) => continue,
+                Ok(Ok(_)) if line.ends_with(b"\n") => {}
+                Ok(_) => break,
             }
-            Ok(Err(error)) => return Err(error.to_string()),
+            let failed = |why: &str| format!("{why}: {}", String::from_utf8_lossy(&line));
+            let mut event: Value =
+                serde_json::from_slice(&line).map_err(|e| failed(&e.to_string()))?;
+            let object = event["object"].take();
+            let gone = match event["type"].as_str() {
+                Some("ADDED" | "MODIFIED") => false,
+                Some("DELETED") => true,
+                _ if object["code"] == 410 => {
+                    let mut list = Vec::new();
+                    let read = client.stream(path).await?.read_to_end(&mut list).await;
+                    let list: Value = read
+                        .map_err(|e| e.to_string())
+                        .and_then(|_| serde_json::from_slice(&list).map_err(|e| e.to_string()))?;
+                    text(&list["metadata"]["resourceVersion"]).clone_into(&mut version);
+                    let now = by_name(list);
+                    known.retain(|name, _| !now.contains_key(name));
+                    for gone in known.into_values() {
+                        take(true, gone);
+                    }
+                    for there in now.values() {
+                        take(false, there.clone());
+                    }
+                    known = now;
+                    break;
+                }
+                _ => return Err(failed("no change")),
+            };
+            text(&object["metadata"]["resourceVersion"]).clone_into(&mut version);
+            if gone {
+                known.remove(&name(&object));
+            } else {
+                known.insert(name(&object), object.clone());
+            }
+            take(gone, object);
+            line.clear();
         }
+        tokio::time::sleep(LOOK_UP).await;
     }
     Ok(())
+}
+
+fn by_name(list: Value) -> BTreeMap<String, Value> {
+    crate::client::items(list).into_iter().map(|object| (name(&object), object)).collect()
 }
 
 pub(crate) fn versions<'a>(pods: impl IntoIterator<Item = &'a Value>) -> BTreeMap<String, String> {
@@ -175,7 +213,11 @@ pub(crate) fn versions<'a>(pods: impl IntoIterator<Item = &'a Value>) -> BTreeMa
 }
 
 pub fn name(object: &Value) -> String {
-    object["metadata"]["name"].as_str().unwrap_or_default().to_owned()
+    text(&object["metadata"]["name"]).to_owned()
+}
+
+fn text(value: &Value) -> &str {
+    value.as_str().unwrap_or_default()
 }
 
 fn lock(seen: &Mutex<Seen>) -> std::sync::MutexGuard<'_, Seen> {

@@ -10,12 +10,14 @@
 //! build -> docs -> quickstart                      the commands of the docs: without a cluster, and with one
 //! release -> simulate, page                        with --full: a large drain, and a browser
 //! build -> helm -> chart                           with --full: what Helm makes of the chart
+//! build -> previous -> localkube -> upgrade -> down   with --full, in both modes: an earlier revision beside this one
 //! deny                                             with --full: licences and sources of dependencies
 //! ```
 
 mod chart;
 pub mod interrupt;
 mod leftover;
+mod previous;
 mod run;
 mod simulate;
 mod summary;
@@ -51,6 +53,9 @@ pub struct Args {
     /// minutes
     #[arg(long, value_enum, default_value_t, value_name = "RELEASE")]
     kubernetes: Release,
+    /// The revision that `upgrade` comes from and goes back to; it is built the first time
+    #[arg(long, value_name = "REVISION", default_value = "HEAD~1")]
+    from: String,
     /// Run only these stages
     #[arg(long, value_enum, value_name = "STAGE", value_delimiter = ',')]
     only: Vec<Stage>,
@@ -71,6 +76,8 @@ enum Stage {
     Simulate,
     /// With --full, or if named
     Chart,
+    /// With --full, or if named
+    Upgrade,
     /// With --full, or if named
     Deny,
 }
@@ -134,6 +141,9 @@ impl Test<'_> {
         if self.wants_long(Stage::Chart) {
             self.chart()?;
         }
+        if self.wants_long(Stage::Upgrade) {
+            self.upgrade()?;
+        }
         if self.wants_long(Stage::Deny) {
             self.deny();
         }
@@ -159,6 +169,30 @@ impl Test<'_> {
         if let Some(helm) = self.summary.time("helm", localkube::helm) {
             self.summary.time("chart", || chart::compare(&helm, &holdfast));
         }
+        Ok(())
+    }
+
+    fn upgrade(&mut self) -> Result<()> {
+        let tests = ["test", "--workspace", "--no-run", "--test=upgrade"];
+        if !self.cargo("build", &["build", "--workspace", "--bin", "holdfast"], &[])
+            || !self.cargo("build tests", &tests, &[])
+        {
+            return Ok(());
+        }
+        let (revision, interrupt) = (&self.args.from, &self.interrupt);
+        let built = self.summary.time("previous", || previous::build(revision, interrupt));
+        let Some(previous) = built else { return Ok(()) };
+        let dir = localkube::workspace().join("target/localkube-upgrade");
+        let _lock = lock(&dir)?;
+        let mut environment = vec![
+            ("HOLDFAST_BIN", holdfast()?.into_os_string()),
+            ("HOLDFAST_PREVIOUS_BIN", previous.into_os_string()),
+        ];
+        let kubernetes = self.args.kubernetes;
+        let options = Options { lws: true, kubernetes, ..Options::default() };
+        self.row(&dir, &options, &["upgrade"], &environment);
+        environment.push(("HOLDFAST_E2E_NATIVE", "1".into()));
+        self.row(&dir, &options, &["upgrade"], &environment);
         Ok(())
     }
 

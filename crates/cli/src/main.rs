@@ -73,7 +73,7 @@ fn main() -> Exit {
         Command::Drain(args) => drain::run(&args),
         Command::Serve(args) => serve::run(&args).into(),
         Command::Manifests(args) => manifests::run(&args).into(),
-        Command::Uninstall(args) => uninstall::run(&args).into(),
+        Command::Uninstall(args) => uninstall::run(&args),
         Command::Simulate(args) => simulate::run(&args),
         Command::Demo => demo::run().into(),
         Command::Completion(args) => complete::run(&args, &mut Cli::command()).into(),

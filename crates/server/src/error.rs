@@ -3,6 +3,8 @@
 use std::net::SocketAddr;
 use std::path::PathBuf;
 
+use crate::install::loss::Loss;
+
 /// Each message is one line; [`Error::hint`] is an optional second one.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
@@ -20,8 +22,10 @@ pub enum Error {
     MissingRights(Vec<String>),
     #[error("Holdfast is not installed on this cluster: missing {}", .0.join(", "))]
     NotInstalled(Vec<String>),
-    #[error("native mode cannot be changed here:\n{}", .0.iter().map(|one| format!("  - {one}")).collect::<Vec<_>>().join("\n"))]
+    #[error("native mode cannot be changed here:\n{}", lines(.0))]
     Obstacles(Vec<String>),
+    #[error("budgets would lose what they protect, and nothing was changed:\n{}", first(.0))]
+    Losses(Vec<Loss>),
     #[error("the cluster serves no PodGroups of scheduling.k8s.io in v1beta1 or v1alpha2")]
     NoPodGroups,
     #[error("cannot listen on {address}: {reason}")]
@@ -42,6 +46,10 @@ impl Error {
             Self::MissingRights(_) | Self::NotInstalled(_) => {
                 "`holdfast serve --install`, run as somebody who may install, adds what is missing"
             }
+            Self::Losses(_) => {
+                "delete or change them first, or go on all the same with --allow-loss; \
+                 `holdfast uninstall --dry-run` lists them"
+            }
             Self::NoPodGroups => "--pod-groups holdfast makes them objects of Holdfast's",
             Self::Unlisted { .. } => "does the kubeconfig's user have the right to list them?",
             Self::Listen { .. } => "choose another address; port 0 takes any free one",
@@ -57,4 +65,17 @@ impl Error {
         };
         Some(text.to_owned())
     }
+}
+
+/// As many as a person reads.
+const LISTED_MAX: usize = 20;
+
+fn first(losses: &[Loss]) -> String {
+    let more = losses.len().saturating_sub(LISTED_MAX);
+    let more = (more > 0).then(|| format!("\n  - and {more} more"));
+    lines(losses.iter().take(LISTED_MAX)) + &more.unwrap_or_default()
+}
+
+fn lines<T: std::fmt::Display>(all: impl IntoIterator<Item = T>) -> String {
+    all.into_iter().map(|one| format!("  - {one}")).collect::<Vec<_>>().join("\n")
 }

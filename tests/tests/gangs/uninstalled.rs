@@ -17,7 +17,7 @@ pub fn gates_and_finalizers_go_with_holdfast() {
     let group = world.admin.get(&world.pod_group_path("a")).ok().body;
     assert!(group["metadata"]["finalizers"].is_array(), "{group:#}");
 
-    server::uninstall_with(&[]).expect("it can be uninstalled");
+    server::uninstall_with(&["--allow-loss"]).expect("it can be uninstalled");
     server.terminate();
     assert_eq!(server.wait().code(), Some(0));
     world.wait_bound("missing", 2);

@@ -7,9 +7,9 @@ use holdfast_e2e::server;
 use holdfast_e2e::wait::{until, until_within};
 use serde_json::Value;
 
-use crate::fleet::Fleet;
-use crate::job::{Job, Shape};
-use crate::load::under_load;
+use holdfast_e2e::fleet::Fleet;
+use holdfast_e2e::job::{Job, Shape};
+use holdfast_e2e::load::under_load;
 
 const CLIENTS: usize = 4;
 const EXPIRY: &str = "holdfast_certificate_expiry_timestamp_seconds";

@@ -16,7 +16,7 @@ use holdfast_e2e::world::World;
 use holdfast_sim::Random;
 use serde_json::{Value, json};
 
-use crate::fleet::Fleet;
+use holdfast_e2e::fleet::Fleet;
 
 const INSTANCES: usize = 2;
 const CLIENTS: usize = 16;

@@ -4,10 +4,10 @@ use std::time::{Duration, Instant};
 
 use holdfast_e2e::wait::until;
 
-use crate::fleet::Fleet;
-use crate::job::{Job, Shape};
-use crate::load::under_load;
 use crate::quiet::Writes;
+use holdfast_e2e::fleet::Fleet;
+use holdfast_e2e::job::{Job, Shape};
+use holdfast_e2e::load::under_load;
 
 const CLIENTS: usize = 8;
 

@@ -1,11 +1,8 @@
 //! Several instances of Holdfast at once, behind a load balancer. One test after the other.
 
 mod certificates;
-mod fleet;
 mod groups;
-mod job;
 mod leader;
-mod load;
 mod quiet;
 mod registration;
 mod restart;

@@ -3,8 +3,8 @@
 
 use std::time::Duration;
 
-use crate::fleet::Fleet;
-use crate::job::{Job, Shape};
+use holdfast_e2e::fleet::Fleet;
+use holdfast_e2e::job::{Job, Shape};
 
 const STATUS_WRITES: [&str; 4] = ["current", "gone", "rejected", "unknown"];
 

@@ -6,7 +6,7 @@ use holdfast_e2e::fixture::fixture;
 use holdfast_e2e::wait::until;
 use serde_json::{Value, json};
 
-use crate::fleet::Fleet;
+use holdfast_e2e::fleet::Fleet;
 
 const WEBHOOK: &str =
     "/apis/admissionregistration.k8s.io/v1/mutatingwebhookconfigurations/holdfast";

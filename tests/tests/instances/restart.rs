@@ -2,9 +2,9 @@
 
 use std::time::Duration;
 
-use crate::fleet::Fleet;
-use crate::job::{Job, Shape};
-use crate::load::under_load;
+use holdfast_e2e::fleet::Fleet;
+use holdfast_e2e::job::{Job, Shape};
+use holdfast_e2e::load::under_load;
 
 const CLIENTS: usize = 16;
 
@@ -16,10 +16,7 @@ pub fn a_rolling_restart_under_load_breaks_no_budget() {
     let tally = under_load(&job, CLIENTS, || {
         for i in 0..fleet.servers.len() {
             std::thread::sleep(Duration::from_secs(1));
-            // As a Deployment does: the new one is there before the old one goes.
-            let new = fleet.start_one();
-            let old = std::mem::replace(&mut fleet.servers[i], new);
-            fleet.retire(old);
+            fleet.replace(i);
         }
         std::thread::sleep(Duration::from_secs(1));
     });

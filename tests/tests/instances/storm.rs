@@ -8,9 +8,9 @@ use holdfast_e2e::wait::{until, until_within};
 use holdfast_sim::Random;
 use serde_json::Value;
 
-use crate::fleet::Fleet;
-use crate::job::{Job, Shape};
-use crate::load::{Tally, uid_of, under_load};
+use holdfast_e2e::fleet::Fleet;
+use holdfast_e2e::job::{Job, Shape};
+use holdfast_e2e::load::{Tally, uid_of, under_load};
 
 const INSTANCES: usize = 3;
 const CLIENTS: usize = 32;
@@ -98,9 +98,7 @@ fn rage(fleet: &mut Fleet, length: Duration, random: &mut Random) {
             }
             2 => {
                 println!("{:6.1} s: terminate {i}", began.elapsed().as_secs_f64());
-                let new = fleet.start_one();
-                let old = std::mem::replace(&mut fleet.servers[i], new);
-                fleet.retire(old);
+                fleet.replace(i);
             }
             _ => {
                 // Mostly shorter than the webhook's timeout, sometimes longer than a lease.

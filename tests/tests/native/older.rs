@@ -1,6 +1,7 @@
 //! Clients that were built before `budgetScope`.
 
-use holdfast_e2e::server::Server;
+use holdfast_e2e::holdfast;
+use holdfast_e2e::server::{self, Server};
 use holdfast_e2e::world::{World, grants};
 use serde_json::{Value, json};
 
@@ -52,9 +53,18 @@ pub fn what_an_older_client_does_not_know_it_does_not_erase() {
     assert_eq!(known(&world.admin.get(&path).ok().body), before);
     world.evict("b-0").assert_denied(&["job needs 1 healthy replica and has 1"]);
 
+    // kube-apiserver itself does not know it, which is asked before `policy/v1` is given back.
+    let lost = format!("poddisruptionbudget {}/job (counts replicas)", world.namespace);
+    let (code, told) = holdfast(&["uninstall", "--delete-budgets", "--dry-run"]);
+    assert!(code == Some(1) && told.contains(&lost), "{told}");
+    let told = server::uninstall_with(&["--delete-budgets"]).expect_err("it counts replicas");
+    assert!(told.contains(&lost) && told.contains("will count pods"), "{told}");
+
     // Said aloud, it is obeyed.
     let _ = world.admin.patch(&path, &json!({"spec": {"budgetScope": "Pod"}})).ok();
     assert_eq!(world.admin.get(&path).ok().body["spec"]["budgetScope"], "Pod");
+    let (_, told) = holdfast(&["uninstall", "--dry-run"]);
+    assert!(!told.contains(&lost), "{told}");
     remove(server);
 }
 

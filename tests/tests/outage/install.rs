@@ -1,16 +1,16 @@
 //! What `serve --install` puts on a cluster, and what `uninstall` leaves of it.
 
-use std::collections::BTreeSet;
 use std::time::Duration;
 
 use holdfast_e2e::client::Client;
+use holdfast_e2e::everything::everything;
 use holdfast_e2e::fixture::fixture;
 use holdfast_e2e::pod::FINALIZER;
 use holdfast_e2e::printed;
 use holdfast_e2e::server::{self, Server};
 use holdfast_e2e::wait::until;
 use holdfast_e2e::world::World;
-use serde_json::{Value, json};
+use serde_json::json;
 
 pub fn what_was_installed_can_be_removed_without_a_trace() {
     let before = everything();
@@ -178,47 +178,3 @@ fn assert_refused_beyond() {
 
 const WEBHOOK: &str =
     "/apis/admissionregistration.k8s.io/v1/mutatingwebhookconfigurations/holdfast";
-
-/// Every object that the API server can list, as `group/version/[namespace/]plural/name`. Not what
-/// comes and goes by itself.
-fn everything() -> BTreeSet<String> {
-    const FLEETING: [&str; 2] = ["events", "leases"];
-    let admin = &fixture().admin;
-    let groups = admin.get("/apis").ok().body["groups"].as_array().cloned().unwrap_or_default();
-    let preferred =
-        groups.iter().filter_map(|group| group["preferredVersion"]["groupVersion"].as_str());
-    let mut apis: Vec<String> = preferred.map(|version| format!("/apis/{version}")).collect();
-    apis.push("/api/v1".to_owned());
-    let mut all = BTreeSet::new();
-    for api in apis {
-        // A group may vanish between the two requests.
-        let resources = admin.get(&api).body["resources"].as_array().cloned().unwrap_or_default();
-        for resource in resources {
-            let name = resource["name"].as_str().unwrap_or_default();
-            let can_list = resource["verbs"].as_array().is_some_and(|v| v.contains(&"list".into()));
-            if !can_list || name.contains('/') || FLEETING.contains(&name) {
-                continue;
-            }
-            let items = admin.get(&format!("{api}/{name}")).body["items"].take();
-            for item in items.as_array().into_iter().flatten() {
-                all.insert(format!(
-                    "{api}/{}{name}/{}",
-                    namespace(item),
-                    text(&item["metadata"]["name"])
-                ));
-            }
-        }
-    }
-    all
-}
-
-fn namespace(object: &Value) -> String {
-    match text(&object["metadata"]["namespace"]) {
-        "" => String::new(),
-        namespace => format!("{namespace}/"),
-    }
-}
-
-fn text(value: &Value) -> &str {
-    value.as_str().unwrap_or_default()
-}

@@ -14,7 +14,16 @@ pub fn a_drain_that_nothing_would_hold_back_is_refused_and_why_says_so() {
     let (code, text) = holdfast(&["why", "a-0", "-n", &world.namespace]);
     assert_eq!(code, Some(1), "{text}");
 
-    server::uninstall_with(&["--allow-scope-loss"]).expect("it uninstalls, and keeps the budgets");
+    let lost = format!("poddisruptionbudget {}/job (counts replicas)", world.namespace);
+    let told = server::uninstall_with(&[]).expect_err("a budget would be lost");
+    assert!(told.contains(&lost) && told.contains("--allow-loss"), "{told}");
+    let (code, told) = holdfast(&["uninstall", "--dry-run"]);
+    assert!(code == Some(1) && told.contains(&lost), "{told}");
+    // Nothing has changed.
+    let (code, text) = holdfast(&["why", "a-0", "-n", &world.namespace]);
+    assert_eq!(code, Some(1), "{text}");
+
+    server::uninstall_with(&["--allow-loss"]).expect("it uninstalls, and keeps the budgets");
     server.terminate();
     assert!(server.wait().success());
     let (code, text) = holdfast(&["why", "a-0", "-n", &world.namespace]);

@@ -90,7 +90,7 @@ pub fn a_foreign_definition_is_left_alone_unless_told_otherwise() {
     drop(world);
     end(&mut server);
     // What others have made is kept even so, and theirs again.
-    let told = server::uninstall_with(&["--delete-budgets"]).expect("it can be uninstalled");
+    let told = server::uninstall().expect("it can be uninstalled");
     assert!(told.contains("kept customresourcedefinition/podunavailablebudgets"), "{told}");
     let found = admin.get(CRD).ok().body;
     assert!(found["metadata"]["labels"].is_null(), "{found:#}");

@@ -231,7 +231,7 @@ impl Bench {
             }
             Mode::Native => {
                 let output = Command::new(&self.program)
-                    .args(["uninstall", "--allow-scope-loss", "--kubeconfig"])
+                    .args(["uninstall", "--allow-loss", "--kubeconfig"])
                     .arg(self.localkube.kubeconfig(Identity::Admin))
                     .output()
                     .context("run holdfast uninstall")?;

@@ -8,6 +8,7 @@ mod bundle;
 pub mod certificate;
 mod entry;
 pub mod gang;
+pub mod loss;
 mod manifests;
 pub mod native;
 pub mod package;
@@ -20,6 +21,7 @@ pub mod uninstall;
 use std::time::Duration;
 
 use http::StatusCode;
+use serde_json::Value;
 use tokio::time::Instant;
 
 use crate::api_client::{APPLY_PATCH, ApiClient, NoAnswer};
@@ -178,6 +180,17 @@ async fn exists(client: &ApiClient, kind: Installed) -> Result<bool, Error> {
     }
 }
 
+/// None: there is no such object.
+async fn read(client: &ApiClient, kind: Installed) -> Result<Option<Value>, Error> {
+    let failed = |reason| refused(kind, "read", reason);
+    let answer = client.get(&kind.path()).await.map_err(|NoAnswer(reason)| failed(reason))?;
+    match answer.code {
+        StatusCode::OK => answer.json().map(Some).map_err(|error| failed(error.to_string())),
+        StatusCode::NOT_FOUND => Ok(None),
+        _ => Err(failed(answer.message())),
+    }
+}
+
 /// Not applied as the others are: one that somebody else made stays theirs, and outlives us.
 async fn ensure_namespace(client: &ApiClient) -> Result<(), Error> {
     let failed = |reason| refused(Installed::Namespace, "create", reason);
@@ -197,19 +210,9 @@ async fn ensure_namespace(client: &ApiClient) -> Result<(), Error> {
 }
 
 async fn is_terminating(client: &ApiClient) -> Result<bool, Error> {
-    let failed = |reason| refused(Installed::Namespace, "read", reason);
-    let answer = client.get(&Installed::Namespace.path()).await;
-    let answer = answer.map_err(|NoAnswer(reason)| failed(reason))?;
-    match answer.code {
-        StatusCode::OK => {
-            let object: serde_json::Value =
-                answer.json().map_err(|error| failed(error.to_string()))?;
-            Ok(!object["metadata"]["deletionTimestamp"].is_null())
-        }
-        // Gone just now: the next try creates it.
-        StatusCode::NOT_FOUND => Ok(true),
-        _ => Err(failed(answer.message())),
-    }
+    let namespace = read(client, Installed::Namespace).await?;
+    // Gone just now: the next try creates it.
+    Ok(namespace.is_none_or(|object| !object["metadata"]["deletionTimestamp"].is_null()))
 }
 
 fn refused(kind: Installed, action: &str, reason: String) -> Error {

@@ -7,12 +7,13 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 use tokio::time::Instant;
 
+use super::loss::{self, Loss};
 use super::manifests::Installed;
 use super::native::give_back;
 use super::registration::is_ours;
 use super::release::release;
 use super::unavailable::{MANAGED_BEFORE, TAKEN_OVER};
-use super::{MANAGED_BY, NAME, PART_OF, refused};
+use super::{MANAGED_BY, NAME, PART_OF, read, refused};
 use crate::api_client::{ApiClient, MERGE_PATCH, NoAnswer};
 use crate::connect::{ClusterOptions, connect};
 use crate::discovery::Resource;
@@ -26,13 +27,15 @@ pub struct UninstallOptions {
     pub cluster: ClusterOptions,
     /// Also delete the CRDs if there are budgets, and with them every one of those.
     pub delete_budgets: bool,
-    /// Leave native mode although budgets that count replicas will count pods.
-    pub allow_scope_loss: bool,
+    /// Go on although budgets lose what they protect.
+    pub allow_loss: bool,
 }
 
 /// What became of one object.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Removal {
+    /// Before anything changes.
+    Loses(Loss),
     Removed(String),
     NotThere(String),
     Kept {
@@ -69,15 +72,29 @@ const CRD_GONE: Duration = Duration::from_secs(30);
 
 const COUNTS_MAX: usize = 5;
 
+/// What the same options would take from budgets; nothing is changed.
+pub async fn losses(options: &UninstallOptions) -> Result<Vec<Loss>, Error> {
+    let (client, _) = connect(&options.cluster).await?;
+    loss::find(&client, options.delete_budgets).await
+}
+
 /// Calls `tell` for each object as it goes, so that a failure half way shows what is left.
 pub async fn uninstall(
     options: &UninstallOptions,
     mut tell: impl FnMut(&Removal),
 ) -> Result<(), Error> {
     let (client, _) = connect(&options.cluster).await?;
+    let losses = loss::find(&client, options.delete_budgets).await?;
+    if !options.allow_loss && !losses.iter().all(Loss::is_asked_for) {
+        return Err(Error::Losses(
+            losses.into_iter().filter(|loss| !loss.is_asked_for()).collect(),
+        ));
+    }
+    for loss in losses {
+        tell(&Removal::Loses(loss));
+    }
     let native = give_back::was_native(&client).await?;
-    give_back::give_back(&client, options.allow_scope_loss, |step| tell(&Removal::Progress(step)))
-        .await?;
+    give_back::give_back(&client, |step| tell(&Removal::Progress(step))).await?;
     if native {
         give_back::mark_copies(&client).await?;
     }
@@ -88,7 +105,7 @@ pub async fn uninstall(
         Definition::Ours => count_unavailable(&client).await,
         Definition::GivenBack | Definition::NotOurs => None,
     };
-    let gangs = labels(&client, Installed::PodGroupCrd).await?.is_some();
+    let gangs = found(&client, Installed::PodGroupCrd).await?.is_some();
     for kind in ORDER {
         tell(&remove(&client, kind, String::new()).await?);
         if gangs && kind == Installed::Placing {
@@ -166,7 +183,7 @@ async fn remove_crd(
         return Ok(removal);
     }
     let object = kind.title();
-    Ok(match labels(client, kind).await? {
+    Ok(match found(client, kind).await? {
         None => Removal::NotThere(object),
         Some(_) => Removal::Kept { object, why: format!("deleting it deletes {objects}") },
     })
@@ -185,15 +202,9 @@ enum Definition {
 async fn stop_conversion(client: &ApiClient) -> Result<Definition, Error> {
     let kind = Installed::UnavailableCrd;
     let failed = |reason| refused(kind, "change", reason);
-    let answer = client.get(&kind.path()).await.map_err(|NoAnswer(why)| failed(why))?;
-    let object: Value = match answer.code {
-        StatusCode::OK => answer.json().map_err(|error| failed(error.to_string()))?,
-        StatusCode::NOT_FOUND => return Ok(Definition::NotOurs),
-        _ => return Err(failed(answer.message())),
-    };
-    if !is_ours(&object) {
+    let Some(object) = read(client, kind).await?.filter(is_ours) else {
         return Ok(Definition::NotOurs);
-    }
+    };
     let mut patch = json!({"spec": {"conversion": {"strategy": "None", "webhook": null}}});
     let annotations = &object["metadata"]["annotations"];
     let taken_over = !annotations[TAKEN_OVER].is_null();
@@ -225,15 +236,10 @@ pub(super) async fn remove(
     what_else: String,
 ) -> Result<Removal, Error> {
     let title = kind.title();
-    match labels(client, kind).await? {
+    match found(client, kind).await? {
         None => return Ok(Removal::NotThere(title)),
         // The CRD's name is in our own domain; others could have chosen "holdfast" before us.
-        Some(labels)
-            if !kind.is_in_our_domain()
-                && [MANAGED_BY, PART_OF]
-                    .iter()
-                    .all(|key| labels.get(*key).is_none_or(|by| by != NAME)) =>
-        {
+        Some(object) if !kind.is_in_our_domain() && !is_ours(&object) => {
             let why = format!("not ours: it lacks the label {PART_OF}={NAME}");
             return Ok(Removal::Kept { object: title, why });
         }
@@ -248,43 +254,19 @@ pub(super) async fn remove(
     }
 }
 
-type Labels = std::collections::BTreeMap<String, String>;
-
 /// None: there is no such object.
-async fn labels(client: &ApiClient, kind: Installed) -> Result<Option<Labels>, Error> {
-    #[derive(Deserialize)]
-    struct Object {
-        metadata: Meta,
-    }
-    #[derive(Deserialize)]
-    #[serde(rename_all = "camelCase")]
-    struct Meta {
-        #[serde(default)]
-        labels: Labels,
-        deletion_timestamp: Option<String>,
-    }
-    let failed = |reason| Error::Refused { action: format!("read {}", kind.title()), reason };
-    let answer = client.get(&kind.path()).await.map_err(|NoAnswer(why)| failed(why))?;
-    match answer.code {
-        StatusCode::OK => match answer.json::<Object>() {
-            // A namespace takes seconds to go; an earlier run has seen to it.
-            Ok(Object { metadata })
-                if kind == Installed::Namespace && metadata.deletion_timestamp.is_some() =>
-            {
-                Ok(None)
-            }
-            Ok(object) => Ok(Some(object.metadata.labels)),
-            Err(error) => Err(failed(error.to_string())),
-        },
-        StatusCode::NOT_FOUND => Ok(None),
-        _ => Err(failed(answer.message())),
-    }
+async fn found(client: &ApiClient, kind: Installed) -> Result<Option<Value>, Error> {
+    // A namespace takes seconds to go; an earlier run has seen to it.
+    let is_going = |object: &Value| {
+        kind == Installed::Namespace && !object["metadata"]["deletionTimestamp"].is_null()
+    };
+    Ok(read(client, kind).await?.filter(|object| !is_going(object)))
 }
 
 async fn wait_until_gone(client: &ApiClient, kind: Installed) -> Result<(), Error> {
     let deadline = Instant::now() + CRD_GONE;
     let mut backoff = Backoff::new();
-    while labels(client, kind).await?.is_some() {
+    while found(client, kind).await?.is_some() {
         if Instant::now() > deadline {
             return Err(Error::Refused {
                 action: format!("delete {}", kind.title()),

@@ -9,9 +9,9 @@ use tokio::time::Instant;
 
 use super::super::entry::address;
 use super::super::manifests::{self, Installed, Intercept};
-use super::super::{NAME, SYSTEM_NAMESPACE, refused};
+use super::super::{NAME, SYSTEM_NAMESPACE, read, refused};
 use super::api_service::{self, Standing};
-use super::import::{self, Budgets, Changes, Step, Storage};
+use super::import::{self, Changes, Step, Storage};
 use crate::api_client::{ApiClient, MERGE_PATCH, NoAnswer};
 use crate::error::Error;
 use crate::watch::Backoff;
@@ -31,7 +31,7 @@ const PROBED: Duration = Duration::from_secs(30);
 const CAUGHT_UP: Duration = Duration::from_mins(3);
 
 pub async fn is_under_way(client: &ApiClient) -> Result<bool, Error> {
-    let registration = registration(client).await?;
+    let registration = read(client, Installed::Webhook).await?;
     Ok(registration.is_some_and(|object| !object["metadata"]["annotations"][GIVING_BACK].is_null()))
 }
 
@@ -41,18 +41,12 @@ pub async fn was_native(client: &ApiClient) -> Result<bool, Error> {
 }
 
 /// Does nothing if `policy/v1` is not ours. Tells what it does in words for the person who waits.
-pub async fn give_back(
-    client: &ApiClient,
-    allow_scope_loss: bool,
-    mut tell: impl FnMut(String),
-) -> Result<(), Error> {
+pub async fn give_back(client: &ApiClient, mut tell: impl FnMut(String)) -> Result<(), Error> {
     if !was_native(client).await? {
         return forget_copies(client).await;
     }
     let standing = Standing::read(client).await?;
     if standing.is_ours() {
-        let (budgets, _) = Storage::Ours.list(client).await?;
-        refuse_scope_loss(&budgets, allow_scope_loss)?;
         tell("sending every eviction to the webhook".to_owned());
         intercept(client, Intercept::All, true).await?;
         tokio::time::sleep(NOTICE).await;
@@ -97,22 +91,6 @@ async fn forget_copies(client: &ApiClient) -> Result<(), Error> {
     let copies = budgets.into_values().filter(import::is_copy).map(Step::Delete).collect();
     import::carry_out(client, Storage::Ours, copies).await?;
     Ok(())
-}
-
-fn refuse_scope_loss(budgets: &Budgets, allowed: bool) -> Result<(), Error> {
-    let counts_replicas = |budget: &Value| {
-        matches!(budget["spec"]["budgetScope"].as_str(), Some("Workload" | "PodGroup"))
-    };
-    let lost: Vec<String> = (budgets.iter())
-        .filter(|(_, budget)| counts_replicas(budget))
-        .map(|((namespace, name), _)| {
-            format!(
-                "budget {namespace}/{name} counts replicas and would count pods \
-                 (--allow-scope-loss goes on all the same)"
-            )
-        })
-        .collect();
-    if lost.is_empty() || allowed { Ok(()) } else { Err(Error::Obstacles(lost)) }
 }
 
 /// Why kube-apiserver and its controllers would not do without us.
@@ -165,17 +143,6 @@ async fn is_controller_there(client: &ApiClient) -> Result<bool, Error> {
 
 const PROBE: &str = "holdfast-probe";
 
-async fn registration(client: &ApiClient) -> Result<Option<Value>, Error> {
-    let failed = |reason| refused(Installed::Webhook, "read", reason);
-    let answer = client.get(&Installed::Webhook.path()).await;
-    let answer = answer.map_err(|NoAnswer(reason)| failed(reason))?;
-    match answer.code {
-        StatusCode::OK => answer.json().map(Some).map_err(|e| failed(e.to_string())),
-        StatusCode::NOT_FOUND => Ok(None),
-        _ => Err(failed(answer.message())),
-    }
-}
-
 /// Also notes that we are giving back, or with `false` that we are not.
 async fn intercept(
     client: &ApiClient,
@@ -183,7 +150,7 @@ async fn intercept(
     giving_back: bool,
 ) -> Result<(), Error> {
     let failed = |reason: String| refused(Installed::Webhook, "change", reason);
-    let Some(object) = registration(client).await? else {
+    let Some(object) = read(client, Installed::Webhook).await? else {
         return Err(failed("it is not there; start Holdfast again, which registers it".to_owned()));
     };
     let config = &object["webhooks"][0]["clientConfig"];

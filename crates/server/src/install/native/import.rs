@@ -69,24 +69,8 @@ impl Storage {
         self.resource().object_path(namespace, name)
     }
 
-    /// All budgets, and the version of the list.
     pub async fn list(self, client: &ApiClient) -> Result<(Budgets, String), Error> {
-        let resource = self.resource();
-        let failed = |reason| Error::Unlisted { what: resource.qualified(), reason };
-        let (mut budgets, mut token) = (Budgets::new(), String::new());
-        loop {
-            let answer = page(client, &resource.path(), &token).await.map_err(failed)?;
-            let page = Page::of(&answer).map_err(failed)?;
-            for item in page.items.unwrap_or_default() {
-                let budget: Value =
-                    serde_json::from_str(item.get()).map_err(|e| failed(e.to_string()))?;
-                budgets.insert(key(&budget), budget);
-            }
-            if page.metadata.r#continue.is_empty() {
-                return Ok((budgets, page.metadata.resource_version));
-            }
-            token = page.metadata.r#continue;
-        }
+        list(client, &self.resource()).await
     }
 
     /// Waits until the status of every budget is of its present spec; how many are not, if it takes
@@ -105,6 +89,25 @@ impl Storage {
             }
             backoff.pause().await;
         }
+    }
+}
+
+/// All budgets, and the version of the list.
+pub async fn list(client: &ApiClient, resource: &Resource) -> Result<(Budgets, String), Error> {
+    let failed = |reason| Error::Unlisted { what: resource.qualified(), reason };
+    let (mut budgets, mut token) = (Budgets::new(), String::new());
+    loop {
+        let answer = page(client, &resource.path(), &token).await.map_err(failed)?;
+        let page = Page::of(&answer).map_err(failed)?;
+        for item in page.items.unwrap_or_default() {
+            let budget: Value =
+                serde_json::from_str(item.get()).map_err(|e| failed(e.to_string()))?;
+            budgets.insert(key(&budget), budget);
+        }
+        if page.metadata.r#continue.is_empty() {
+            return Ok((budgets, page.metadata.resource_version));
+        }
+        token = page.metadata.r#continue;
     }
 }
 

@@ -5,13 +5,13 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use holdfast_e2e::client::Client;
-use holdfast_e2e::evict::Eviction;
-use holdfast_e2e::fixture::fixture;
+use crate::client::Client;
+use crate::evict::Eviction;
+use crate::fixture::fixture;
+use crate::job::Job;
+use crate::wait::SetWhenDropped;
 use holdfast_sim::Random;
 use serde_json::Value;
-
-use crate::job::Job;
 
 /// Answers by status code, and what was evicted.
 #[derive(Debug, Default)]
@@ -26,6 +26,14 @@ pub struct Tally {
 impl Tally {
     pub fn count(&self, code: u16) -> usize {
         self.codes.lock().expect("not poisoned").get(&code).copied().unwrap_or_default()
+    }
+
+    /// That there was no other answer.
+    #[track_caller]
+    pub fn assert_only(&self, codes: &[u16]) {
+        let known =
+            self.codes.lock().expect("not poisoned").keys().all(|code| codes.contains(code));
+        assert!(known, "{self}");
     }
 
     pub fn evicted(&self) -> Vec<(String, String)> {
@@ -47,13 +55,14 @@ impl std::fmt::Display for Tally {
 pub fn under_load(job: &Job, clients: usize, meanwhile: impl FnOnce()) -> Tally {
     let (tally, stop) = (Tally::default(), AtomicBool::new(false));
     std::thread::scope(|scope| {
+        let ends = SetWhenDropped(&stop);
         scope.spawn(|| job.keep_bringing_back(&stop));
         for client in 0..clients {
             let (tally, stop) = (&tally, &stop);
             scope.spawn(move || evict_all_the_time(job, tally, client, stop));
         }
         meanwhile();
-        stop.store(true, Ordering::Relaxed);
+        drop(ends);
     });
     tally
 }

@@ -1,13 +1,18 @@
 //! Several instances of Holdfast behind one address.
 
+use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use holdfast_e2e::balancer::Balancer;
-use holdfast_e2e::server::Server;
-use holdfast_e2e::wait::until;
+use crate::balancer::Balancer;
+use crate::fixture::fixture;
+use crate::server::Server;
+use crate::wait::until;
 
+#[derive(Debug)]
 pub struct Fleet {
     name: &'static str,
+    /// What is started next.
+    pub program: PathBuf,
     balancer: Balancer,
     started: AtomicUsize,
     flags: Vec<String>,
@@ -21,11 +26,17 @@ impl Fleet {
     }
 
     pub fn start_with(name: &'static str, size: usize, flags: &[&str]) -> Self {
+        Self::start_of(&fixture().holdfast, name, size, flags)
+    }
+
+    /// Of this release.
+    pub fn start_of(program: &Path, name: &'static str, size: usize, flags: &[&str]) -> Self {
         let balancer = Balancer::start();
         let mut flags: Vec<String> = flags.iter().map(|&flag| flag.to_owned()).collect();
         flags.extend(["--advertise".to_owned(), balancer.url()]);
         let started = AtomicUsize::new(0);
-        let mut fleet = Self { name, balancer, started, flags, servers: Vec::new() };
+        let program = program.to_owned();
+        let mut fleet = Self { name, program, balancer, started, flags, servers: Vec::new() };
         fleet.servers = std::thread::scope(|scope| {
             let starting: Vec<_> = (0..size).map(|_| scope.spawn(|| fleet.start_one())).collect();
             starting.into_iter().map(|server| server.join().expect("it starts")).collect()
@@ -38,10 +49,17 @@ impl Fleet {
         let n = self.started.fetch_add(1, Ordering::Relaxed);
         let name = format!("{}-{n}", self.name);
         let flags: Vec<&str> = self.flags.iter().map(String::as_str).collect();
-        let server =
-            Server::start_with(&name, &flags).unwrap_or_else(|error| panic!("{name}: {error}"));
+        let server = Server::start_of(&self.program, &name, &flags)
+            .unwrap_or_else(|error| panic!("{name}: {error}"));
         self.balancer.add(server.webhook());
         server
+    }
+
+    /// As a Deployment does: the new one is there before the old one goes.
+    pub fn replace(&mut self, i: usize) {
+        let new = self.start_one();
+        let old = std::mem::replace(&mut self.servers[i], new);
+        self.retire(old);
     }
 
     /// In good order: first nobody calls it any more, then it is told to end.

@@ -7,14 +7,15 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use holdfast_e2e::pod::Pod;
-use holdfast_e2e::truth::{self, Count, MinCounts, Observer, healthy_replicas};
-use holdfast_e2e::wait::until_within;
-use holdfast_e2e::world::{World, grants};
+use crate::pod::Pod;
+use crate::truth::{self, Count, MinCounts, Observer, healthy_replicas};
+use crate::wait::until_within;
+use crate::world::{World, grants};
 use serde_json::{Value, json};
 
 const BUDGETS: &str = "apis/policy.holdfast.dev/v1";
 
+#[derive(Debug)]
 pub struct Shape {
     pub budgets: usize,
     /// Of each budget.
@@ -25,6 +26,7 @@ pub struct Shape {
     pub min_available: usize,
 }
 
+#[derive(Debug)]
 pub struct Job {
     pub world: World,
     shape: Shape,
@@ -32,7 +34,7 @@ pub struct Job {
 }
 
 /// Where a pod belongs.
-#[derive(Clone)]
+#[derive(Clone, Debug)]
 struct Place {
     name: String,
     group: String,
