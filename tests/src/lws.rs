@@ -271,8 +271,11 @@ impl Story {
                         let healthy = healthy_groups(pods.values().copied(), scale, &granted);
                         let desired = scale.saturating_sub(max_unavailable);
                         let lately = last_room.take().is_some_and(|at| event.seen - at <= lag);
-                        let had_room = healthy.len() > desired || lately;
                         let group = pods.get(pod).and_then(|pod| group_of(pod));
+                        // Charged once more to a group that is down: the grant of an eviction that may
+                        // not be over has passed to the next pod of that name.
+                        let nothing_to_take = group.is_some_and(|group| !healthy.contains(&group));
+                        let had_room = healthy.len() > desired || lately || nothing_to_take;
                         down.extend(group);
                         let pod = pod.to_owned();
                         story.taken.push(Taken { pod, group, healthy, desired, had_room });

@@ -10,7 +10,7 @@
 //! build -> docs -> quickstart                      the commands of the docs: without a cluster, and with one
 //! release -> simulate, page                        with --full: a large drain, and a browser
 //! build -> helm -> chart                           with --full: what Helm makes of the chart
-//! build -> previous -> localkube -> upgrade -> down   with --full, in both modes: an earlier revision beside this one
+//! previous -> build -> localkube -> upgrade -> down   with --full, in both modes: an earlier revision beside this one
 //! deny                                             with --full: licences and sources of dependencies
 //! ```
 
@@ -173,15 +173,15 @@ impl Test<'_> {
     }
 
     fn upgrade(&mut self) -> Result<()> {
+        let (revision, interrupt) = (&self.args.from, &self.interrupt);
+        let built = self.summary.time("previous", || previous::build(revision, interrupt));
+        let Some(previous) = built else { return Ok(()) };
         let tests = ["test", "--workspace", "--no-run", "--test=upgrade"];
         if !self.cargo("build", &["build", "--workspace", "--bin", "holdfast"], &[])
             || !self.cargo("build tests", &tests, &[])
         {
             return Ok(());
         }
-        let (revision, interrupt) = (&self.args.from, &self.interrupt);
-        let built = self.summary.time("previous", || previous::build(revision, interrupt));
-        let Some(previous) = built else { return Ok(()) };
         let dir = localkube::workspace().join("target/localkube-upgrade");
         let _lock = lock(&dir)?;
         let mut environment = vec![
