@@ -5,7 +5,7 @@ use std::sync::LazyLock;
 use std::time::Duration;
 
 use futures_util::{AsyncBufRead, TryStreamExt};
-use http::{HeaderMap, Method, Request, header};
+use http::{HeaderMap, HeaderValue, Method, Request, header};
 use http_body_util::BodyExt;
 use kube::client::Body;
 use kube::config::{KubeConfigOptions, Kubeconfig};
@@ -14,6 +14,7 @@ use tokio::runtime::Runtime;
 
 pub const MERGE_PATCH: &str = "application/merge-patch+json";
 const JSON_PATCH: &str = "application/json-patch+json";
+const APPLY: &str = "application/apply-patch+yaml";
 const JSON: &str = "application/json";
 
 /// Evictions may wait ten seconds for the webhook, and the machine may be busy.
@@ -41,6 +42,15 @@ pub struct Answer {
 
 impl Client {
     pub fn new(kubeconfig: &Path) -> Result<Self, String> {
+        Self::connect(kubeconfig, None)
+    }
+
+    /// Who says what it is to the audit log: it does what will be refused (xtask/src/test/rights.rs).
+    pub fn intruder(kubeconfig: &Path) -> Result<Self, String> {
+        Self::connect(kubeconfig, Some("holdfast-e2e-intruder"))
+    }
+
+    fn connect(kubeconfig: &Path, agent: Option<&'static str>) -> Result<Self, String> {
         // The provider may have been chosen before.
         let _ = rustls::crypto::ring::default_provider().install_default();
         let failed = |e: &dyn std::fmt::Display| format!("{}: {e}", kubeconfig.display());
@@ -51,6 +61,8 @@ impl Client {
         let mut config = RUNTIME.block_on(config).map_err(|e| failed(&e))?;
         // A test wants to see the first answer.
         config.default_retry = false;
+        let agent = agent.map(|agent| (header::USER_AGENT, HeaderValue::from_static(agent)));
+        config.headers.extend(agent);
         let client = kube::Client::try_from(config).map_err(|e| failed(&e))?;
         Ok(Self { client })
     }
@@ -78,6 +90,12 @@ impl Client {
     #[track_caller]
     pub fn json_patch(&self, path: &str, body: &Value) -> Answer {
         self.call(Method::PATCH, path, JSON_PATCH, Some(body))
+    }
+
+    /// On the server's side.
+    #[track_caller]
+    pub fn apply(&self, path: &str, body: &Value) -> Answer {
+        self.call(Method::PATCH, &format!("{path}?fieldManager=e2e"), APPLY, Some(body))
     }
 
     #[track_caller]

@@ -25,6 +25,14 @@ impl Shape {
         if fixture().has_pod_groups() { Self::Kubernetes } else { Self::Holdfast }
     }
 
+    /// Of `holdfast manifests`.
+    pub fn flag(self) -> &'static str {
+        match self {
+            Self::Kubernetes => "--pod-groups=kubernetes",
+            Self::Holdfast => "--pod-groups=holdfast",
+        }
+    }
+
     /// Of `PodGroups` and Workloads.
     pub fn api(self) -> &'static str {
         match self {

@@ -17,9 +17,10 @@ const NAMESPACE: &str = "holdfast-system";
 const DEPLOYMENT: &str = "/apis/apps/v1/namespaces/holdfast-system/deployments/holdfast";
 const SERVICES: &str = "/api/v1/namespaces/holdfast-system/services";
 
-/// Applies it and starts what its Deployment would, which nobody runs here.
+/// Applies what is printed with these flags and starts what its Deployment would, which nobody runs here,
+/// with `more` flags of `serve`.
 #[track_caller]
-pub fn start(name: &str, flags: &[&str]) -> Result<Server, String> {
+pub fn start(name: &str, flags: &[&str], more: &[&str]) -> Result<Server, String> {
     apply(flags);
     let deployment = fixture().admin.get(DEPLOYMENT).ok().body;
     let args = &deployment["spec"]["template"]["spec"]["containers"][0]["args"];
@@ -40,7 +41,7 @@ pub fn start(name: &str, flags: &[&str]) -> Result<Server, String> {
             _ => command.arg(arg),
         };
     }
-    command.arg("--kubeconfig").arg(token_of());
+    command.args(more).arg("--kubeconfig").arg(token_of()).env("RUST_BACKTRACE", "1");
     Server::launch(name, command)
 }
 

@@ -7,6 +7,7 @@
 //!       -> localkube -> e2e -> native -> down      in native mode
 //!       -> localkube -> gangs -> down              where the scheduler knows no gangs
 //!       -> localkube -> overload -> down           on a control plane that serves few at a time
+//!       -> rights                                  all that Holdfast may do was done, and no more tried
 //! build -> docs -> quickstart                      the commands of the docs: without a cluster, and with one
 //! release -> simulate, page                        with --full: a large drain, and a browser
 //! build -> helm -> chart                           with --full: what Helm makes of the chart
@@ -18,6 +19,7 @@ mod chart;
 pub mod interrupt;
 mod leftover;
 mod previous;
+mod rights;
 mod run;
 mod simulate;
 mod summary;
@@ -72,6 +74,8 @@ enum Stage {
     E2e,
     /// The commands of the docs
     Docs,
+    /// Those of Holdfast, in the last end-to-end tests; part of them
+    Rights,
     /// With --full, or if named
     Simulate,
     /// With --full, or if named
@@ -131,6 +135,9 @@ impl Test<'_> {
         }
         if self.wants(Stage::E2e) && self.build() {
             self.end_to_end()?;
+        }
+        if self.args.only.contains(&Stage::Rights) {
+            self.summary.time("rights", rights::check);
         }
         if self.wants(Stage::Docs) {
             self.docs()?;
@@ -267,15 +274,17 @@ impl Test<'_> {
         let _lock = lock(&dir)?;
         let kubernetes = self.args.kubernetes;
         let usual = Options { lws: true, jobset: true, kubernetes, ..Options::default() };
-        self.row(&dir, &usual, &USUAL, &environment);
+        rights::clear()?;
+        let mut passed = self.row(&dir, &rights::audited(&usual, "usual")?, &USUAL, &environment);
         let mut native = environment.clone();
         native.push(("HOLDFAST_E2E_NATIVE", "1".into()));
         // Which takes minutes to build.
         let more = Options { descheduler: self.args.full, jobset: false, ..usual.clone() };
-        self.row(&dir, &more, &NATIVE, &native);
+        passed &= self.row(&dir, &rights::audited(&more, "native")?, &NATIVE, &native);
         if usual.has_pod_groups() {
             let plain = Options { without_pod_groups: true, ..usual };
-            self.row(&dir, &plain, &["gangs"], &environment);
+            let plain = rights::audited(&plain, "plain")?;
+            passed &= self.row(&dir, &plain, &["gangs"], &environment);
         }
         let flags = ["--max-requests-inflight=20", "--max-mutating-requests-inflight=20"];
         let scarce = Options {
@@ -283,31 +292,38 @@ impl Test<'_> {
             kubernetes,
             ..Options::default()
         };
-        self.row(&dir, &scarce, &["overload"], &environment);
+        passed &= self.row(&dir, &scarce, &["overload"], &environment);
+        // Some of the tests, or a release without pod groups, say nothing about all rights.
+        if passed && self.args.filter.is_none() && kubernetes == Release::default() {
+            self.summary.time("rights", rights::check);
+        }
         Ok(())
     }
 
-    /// Runs tests on a control plane of their own.
+    /// Runs tests on a control plane of their own. Whether all passed.
     fn row(
         &mut self,
         dir: &Path,
         options: &Options,
         tests: &[&'static str],
         environment: &[(&'static str, OsString)],
-    ) {
+    ) -> bool {
         let started = self.summary.time("localkube", || {
             clear(dir)?;
             let (localkube, _) = Localkube::up(dir, options)?;
             localkube.env()
         });
-        if let Some(variables) = started {
+        let passed = started.is_some_and(|variables| {
             let variables = variables.into_iter().map(|(name, value)| (name, value.into()));
             let environment: Vec<_> = environment.iter().cloned().chain(variables).collect();
-            if !self.tests(tests, &environment) {
+            let passed = self.tests(tests, &environment);
+            if !passed {
                 keep_logs(dir, tests[0]);
             }
-        }
+            passed
+        });
         self.summary.time("down", || clear(dir));
+        passed
     }
 
     fn tests(

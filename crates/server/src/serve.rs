@@ -299,7 +299,7 @@ async fn until_stopped(
 
 /// The webhook of native mode would become ours, and dry runs be decided by other rules than evictions.
 async fn refuse_beside_native(client: &ApiClient) -> Result<(), Error> {
-    // Who may not read it has not installed native mode.
+    // Who may not read it is told so when rights are checked.
     if Standing::read(client).await.is_ok_and(|standing| standing.is_ours()) {
         return Err(Error::Obstacles(vec![
             "policy/v1 is served by Holdfast in native mode: start it with --mode native, or leave native \

@@ -18,6 +18,8 @@ mod whole;
 
 use std::process::ExitCode;
 
+use holdfast_e2e::fixture::{Mode, fixture};
+use holdfast_e2e::gang::Shape;
 use holdfast_e2e::shared;
 use holdfast_e2e::suite::{self, Test};
 use holdfast_e2e::tests;
@@ -81,13 +83,21 @@ fn main() -> ExitCode {
     let messages = "messages are upstream's, and compared with them";
     let of_the_api = of_the_api.into_iter().map(Test::without_nodes);
     tests.extend(of_the_api.map(|test| test.not_native(messages)));
-    let people = tests![people::who_may_edit_a_namespace_may_edit_its_budgets];
-    tests.extend(people.into_iter().map(Test::without_nodes));
+    let without_nodes = tests![
+        people::who_may_edit_a_namespace_may_edit_its_budgets,
+        observe::what_is_said_again_is_counted,
+    ];
+    tests.extend(without_nodes.into_iter().map(Test::without_nodes));
     let long = tests![requests::a_grant_that_came_to_nothing_expires];
     tests.extend(long.into_iter().map(Test::long));
     let start = || {
         why::ask_first();
-        shared::start("e2e")
+        // With as little as there is, and with as much.
+        let features = match fixture().mode {
+            Mode::Webhook => &[][..],
+            Mode::Native => &["--pod-unavailable-budgets", Shape::of_cluster().flag()],
+        };
+        shared::start("e2e", features, &[])
     };
     suite::run(Arguments::from_args(), THREADS, &tests, start, shared::stop)
 }

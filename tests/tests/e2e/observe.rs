@@ -3,6 +3,7 @@
 use std::io::Write as _;
 use std::net::TcpStream;
 
+use holdfast_e2e::pod::Pod;
 use holdfast_e2e::shared;
 use holdfast_e2e::wait::until;
 use holdfast_e2e::world::World;
@@ -29,6 +30,24 @@ pub fn a_denial_names_the_decision_and_the_log_and_the_metrics_have_it() {
     let blocked = server.metric("holdfast_blocked_seconds");
     assert!(blocked.is_some_and(|seconds| seconds > 0.0), "{blocked:?}");
     assert!(server.metric("holdfast_budgets{state=\"all\"}").is_some_and(|n| n >= 1.0));
+}
+
+pub fn what_is_said_again_is_counted() {
+    let world = World::new("again");
+    world.budget("job", json!({"minAvailable": 1}));
+    let said = |times: u64| {
+        until(&format!("it was said {times} times that there are no pods"), || {
+            let mut events = world.admin.list(&world.path("api/v1", "events", ""));
+            events.retain(|event| event["reason"] == "NoPods");
+            let counts: Vec<_> = events.iter().map(|event| event["count"].as_u64()).collect();
+            if counts == [Some(times)] { Ok(()) } else { Err(format!("{events:#?}")) }
+        });
+    };
+    said(1);
+    world.pod(&Pod::new("a"));
+    world.wait_status("job", "counts the pod", |status| status["expectedPods"] == 1);
+    let _ = world.admin.delete(&world.path("api/v1", "pods", "a")).ok();
+    said(2);
 }
 
 pub fn the_log_level_changes_while_it_runs() {

@@ -13,6 +13,7 @@ mod waiting;
 
 use std::process::ExitCode;
 
+use holdfast_e2e::gang::Shape;
 use holdfast_e2e::suite::{self, Test};
 use holdfast_e2e::{server, shared, tests};
 use libtest_mimic::Arguments;
@@ -89,7 +90,7 @@ fn main() -> ExitCode {
 
     let args = Arguments::from_args();
     let run = |name: &'static str, flags: &'static [&str], tests: &[Test]| {
-        let start = || shared::start_with(name, flags);
+        let start = || shared::start(name, &[Shape::of_cluster().flag()], flags);
         suite::run(args.clone(), THREADS, tests, start, shared::stop)
     };
     let clean = || server::uninstall().map(drop);

@@ -11,9 +11,24 @@ pub fn what_is_printed_takes_over_with_no_other_rights() {
     let node = world.node("n");
     world.replica("a", 2, 2, &[&node]);
     world.replica("b", 2, 2, &[&node]);
-    let server = printed::start("printed", &["--mode=native"]).expect("it starts");
+    let server = printed::start("printed", &["--mode=native"], &[]).expect("it starts");
     world.budget("job", json!({"minAvailable": 1, "budgetScope": "Workload"}));
     world.evict("a-0").assert_evicted();
     world.evict("b-0").assert_denied(&["job needs 1 healthy replica and has 1"]);
+    // What clients ask of policy/v1 goes on in its name.
+    let (admin, path) = (&world.admin, world.budget_path("job"));
+    let status = format!("{path}/status");
+    let budget = admin.get(&status).ok().body;
+    assert_eq!(budget["status"]["currentHealthyReplicas"], 1, "{budget:#}");
+    let condition = json!({"type": "Ours", "status": "True", "reason": "Tried", "message": "",
+        "lastTransitionTime": "2026-01-01T00:00:00Z"});
+    let mut applied = json!({"apiVersion": "policy/v1", "kind": "PodDisruptionBudget",
+        "metadata": {"name": "job"}});
+    applied["status"] = json!({"conditions": [condition]});
+    let _ = admin.apply(&status, &applied).ok();
+    let _ = admin.delete(&path).ok();
+    assert_eq!(admin.get(&path).code, 404);
+    let log = server.log();
+    assert!(!log.contains("forbidden: User"), "{log}");
     remove(server);
 }

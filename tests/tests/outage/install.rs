@@ -108,7 +108,7 @@ pub fn what_is_printed_serves_and_goes_without_a_trace() {
         "--page",
     ];
     for flags in [&[][..], &all] {
-        let mut server = printed::start("printed", flags).expect("it starts");
+        let mut server = printed::start("printed", flags, &[]).expect("it starts");
         let registered = fixture().admin.get(WEBHOOK).ok().body;
         let client = &registered["webhooks"][0]["clientConfig"];
         assert_eq!(client["service"]["name"], "holdfast", "{client}");
@@ -138,7 +138,7 @@ pub fn what_is_printed_serves_and_goes_without_a_trace() {
 
 /// What somebody would do first who has got hold of its token.
 fn assert_refused_beyond() {
-    let taken = Client::new(&printed::token_of()).expect("it has a token");
+    let taken = Client::intruder(&printed::token_of()).expect("it has a token");
     let (core, rbac) = ("/api/v1", "/apis/rbac.authorization.k8s.io/v1");
     let webhooks = "/apis/admissionregistration.k8s.io/v1/mutatingwebhookconfigurations";
     let system = format!("{core}/namespaces/holdfast-system");

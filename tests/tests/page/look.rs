@@ -143,14 +143,7 @@ pub fn nothing_comes_from_elsewhere_and_nobody_else_gets_in() {
         "return getComputedStyle(document.querySelector('#budgets .cell.healthy')).backgroundColor";
     assert_eq!(browser.run(colour), "rgb(0, 114, 178)", "the style is applied");
 
-    let server = server();
-    let host = server.board().trim_start_matches("http://").trim_end_matches('/');
-    let ask = |method: &str, path: &str, name: &str| {
-        let request = format!(
-            "{method} {path} HTTP/1.1\r\nHost: {name}\r\nConnection: close\r\nContent-Length: 0\r\n\r\n"
-        );
-        exchange(host, &request).expect("it answers")
-    };
+    let host = &host();
     assert_eq!(ask("GET", "/", host).0, 200);
     assert_eq!(ask("GET", "/", "evil.example").0, 403, "a name that resolves to this machine");
     for path in ["/", "/api/state", "/api/plan?node=n"] {
@@ -166,4 +159,22 @@ pub fn nothing_comes_from_elsewhere_and_nobody_else_gets_in() {
         let (code, body) = ask("GET", "/api/decisions", host);
         if code == 200 && body.contains("\"decisions\":") { Ok(()) } else { Err(body) }
     });
+}
+
+/// Also where there is no browser.
+pub fn the_rights_that_are_printed_are_enough_to_read_the_cluster() {
+    let (code, state) = ask("GET", "/api/state", &host());
+    assert_eq!(code, 200, "{state}");
+    assert!(state.contains("\"nodes\":") && !state.contains("\"problem\":"), "{state}");
+}
+
+fn ask(method: &str, path: &str, name: &str) -> (u16, String) {
+    let request = format!(
+        "{method} {path} HTTP/1.1\r\nHost: {name}\r\nConnection: close\r\nContent-Length: 0\r\n\r\n"
+    );
+    exchange(&host(), &request).expect("it answers")
+}
+
+fn host() -> String {
+    server().board().trim_start_matches("http://").trim_end_matches('/').to_owned()
 }

@@ -19,8 +19,10 @@ fn main() -> ExitCode {
         look::nothing_comes_from_elsewhere_and_nobody_else_gets_in,
         large::two_thousand_replicas_are_drawn_and_found,
     ];
-    let tests: Vec<Test> = tests.into_iter().map(Test::with_browser).collect();
-    let start = || shared::start_with("page", &["--page-listen", "127.0.0.1:0"]);
+    let mut tests: Vec<Test> = tests.into_iter().map(Test::with_browser).collect();
+    let asked = tests![look::the_rights_that_are_printed_are_enough_to_read_the_cluster];
+    tests.extend(asked.into_iter().map(Test::without_nodes));
+    let start = || shared::start("page", &["--page", "--pod-unavailable-budgets"], &[]);
     suite::run(Arguments::from_args(), 1, &tests, start, shared::stop)
 }
 

@@ -33,10 +33,11 @@ fn main() -> ExitCode {
     ];
     let mut together: Vec<Test> = of_lws.into_iter().map(Test::with_lws).collect();
     together.extend(tests![
-        targets::a_clone_set_without_kruise,
+        targets::sets_of_kruise_without_kruise,
         defects::a_drain_waits_and_finishes,
         defects::a_pod_of_a_stateful_set_that_came_back_needs_a_grant_of_its_own,
         system::a_namespace_is_deleted,
+        system::whatever_owns_them_is_deleted,
         system::deployments_are_deleted,
         system::a_deployment_is_scaled_to_nothing_and_another_down_to_what_is_needed,
         system::a_node_is_gone,
@@ -75,7 +76,7 @@ fn main() -> ExitCode {
     let args = Arguments::from_args();
     let start = || {
         why::ask_first();
-        shared::start("unavailable")
+        shared::start("unavailable", &["--pod-unavailable-budgets"], &[])
     };
     let first = suite::run(args.clone(), THREADS, &together, start, shared::stop);
     let clean = || server::uninstall().map(drop);

@@ -36,6 +36,30 @@ pub fn deployments_are_deleted() {
     }
 }
 
+pub fn whatever_owns_them_is_deleted() {
+    let selector = json!({"matchLabels": {"app": "job"}});
+    for (api, plural, mut spec) in [
+        ("api/v1", "replicationcontrollers", json!({"replicas": 2})),
+        ("apis/apps/v1", "daemonsets", json!({"selector": selector})),
+        ("apis/batch/v1", "jobs", json!({"parallelism": 2})),
+    ] {
+        let world = World::new(plural);
+        workload::nodes(&world, 2);
+        spec["template"] = world.pod_template();
+        if plural == "jobs" {
+            spec["template"]["spec"]["restartPolicy"] = json!("Never");
+        }
+        let owner = json!({"metadata": {"name": "web"}, "spec": spec});
+        let _ = world.admin.post(&world.path(api, plural, ""), &owner).ok();
+        workload::wait_ready(&world, 2);
+        world.guard("job", json!({"minAvailable": 2, "protectTotalReplicas": 2}));
+        assert_guarded(&world, &world.pods());
+        let path = world.path(api, plural, "web?propagationPolicy=Background");
+        let _ = world.admin.delete(&path).ok();
+        wait_empty(&world);
+    }
+}
+
 pub fn a_leader_worker_set_is_deleted_and_another_scaled_to_nothing() {
     let going: [fn(&World, &Set); 2] = [
         |world, _| {

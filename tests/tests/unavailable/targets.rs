@@ -52,63 +52,62 @@ pub fn a_leader_worker_set() {
     set.wait_healthy(2);
 }
 
-/// Kruise itself is not there, and its definition here has no `/scale`: what the object says is read.
-pub fn a_clone_set_without_kruise() {
-    let world = World::new("clone-set");
-    let _definition = Definition::new(&world);
-    let node = world.node("n");
-    let api = "apps.kruise.io/v1alpha1";
-    let set = json!({
-        "apiVersion": api,
-        "kind": "CloneSet",
-        "metadata": {"name": "web"},
-        "spec": {"replicas": 3},
-    });
-    let path = world.path(&format!("apis/{api}"), "clonesets", "");
-    // Served a moment after it is defined.
-    let set = until("the CloneSet is created", || {
-        let answer = world.admin.post(&path, &set);
-        if answer.is_success() { Ok(answer.body) } else { Err(answer.message().to_owned()) }
-    });
-    for i in 0..2 {
-        world.pod(&Pod::new(format!("web-{i}")).on(&node));
-        let owner = json!({
-            "apiVersion": api,
-            "kind": "CloneSet",
-            "name": "web",
-            "uid": set["metadata"]["uid"],
-            "controller": true,
+/// Kruise itself is not there, and its definitions here have no `/scale`: what the objects say is read.
+pub fn sets_of_kruise_without_kruise() {
+    for kind in ["CloneSet", "StatefulSet", "DaemonSet"] {
+        let plural = format!("{}s", kind.to_lowercase());
+        let world = World::new(&plural);
+        let _definition = Definition::new(&world, kind, &plural);
+        let node = world.node("n");
+        let api = "apps.kruise.io/v1beta1";
+        let mut owner = json!({"apiVersion": api, "kind": kind, "name": "web"});
+        let target = owner.clone();
+        let set = json!({"apiVersion": api, "kind": kind, "metadata": {"name": "web"}, "spec": {"replicas": 3}});
+        let path = world.path(&format!("apis/{api}"), &plural, "");
+        // Served a moment after it is defined.
+        let set = until("it is created", || {
+            let answer = world.admin.post(&path, &set);
+            if answer.is_success() { Ok(answer.body) } else { Err(answer.message().to_owned()) }
         });
-        let owned = json!({"metadata": {"ownerReferences": [owner]}});
-        let pod = world.path("api/v1", "pods", &format!("web-{i}"));
-        let _ = world.admin.patch(&pod, &owned).ok();
-        world.wait_ready(&format!("web-{i}"));
+        owner["uid"] = set["metadata"]["uid"].clone();
+        owner["controller"] = json!(true);
+        for i in 0..2 {
+            world.pod(&Pod::new(format!("web-{i}")).on(&node));
+            let owned = json!({"metadata": {"ownerReferences": [owner]}});
+            let pod = world.path("api/v1", "pods", &format!("web-{i}"));
+            let _ = world.admin.patch(&pod, &owned).ok();
+            world.wait_ready(&format!("web-{i}"));
+        }
+        let spec = match kind {
+            // Says nowhere how many there should be.
+            "DaemonSet" => json!({"maxUnavailable": 1, "protectTotalReplicas": 3}),
+            _ => json!({"maxUnavailable": 1, "targetRef": target}),
+        };
+        world.guard("web", spec);
+        world.wait_counts("web", [0, 2, 2, 3]);
+        world.delete("web-0").assert_refused(&["web needs 2 available pods and has 2"]);
     }
-    let target = json!({"apiVersion": api, "kind": "CloneSet", "name": "web"});
-    world.guard("web", json!({"maxUnavailable": 1, "targetRef": target}));
-    world.wait_counts("web", [0, 2, 2, 3]);
-    world.delete("web-0").assert_refused(&["web needs 2 available pods and has 2"]);
 }
 
-/// Of `CloneSets`, for as long as a test needs it.
-struct Definition<'a>(&'a World);
+/// Of a kind of Kruise's, for as long as a test needs it.
+struct Definition<'a>(&'a World, String);
 
 const DEFINITIONS: &str = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
-const CLONE_SETS: &str = "clonesets.apps.kruise.io";
 
 impl<'a> Definition<'a> {
-    fn new(world: &'a World) -> Self {
+    fn new(world: &'a World, kind: &str, plural: &str) -> Self {
+        let name = format!("{plural}.apps.kruise.io");
         let schema = json!({"type": "object", "x-kubernetes-preserve-unknown-fields": true});
         let definition = json!({
             "apiVersion": "apiextensions.k8s.io/v1",
             "kind": "CustomResourceDefinition",
-            "metadata": {"name": CLONE_SETS},
+            "metadata": {"name": name},
             "spec": {
                 "group": "apps.kruise.io",
                 "scope": "Namespaced",
-                "names": {"kind": "CloneSet", "plural": "clonesets"},
+                "names": {"kind": kind, "plural": plural},
                 "versions": [{
-                    "name": "v1alpha1",
+                    "name": "v1beta1",
                     "served": true,
                     "storage": true,
                     "schema": {"openAPIV3Schema": schema},
@@ -116,12 +115,12 @@ impl<'a> Definition<'a> {
             },
         });
         let _ = world.admin.post(DEFINITIONS, &definition).ok();
-        Self(world)
+        Self(world, name)
     }
 }
 
 impl Drop for Definition<'_> {
     fn drop(&mut self) {
-        let _ = self.0.admin.delete(&format!("{DEFINITIONS}/{CLONE_SETS}"));
+        let _ = self.0.admin.delete(&format!("{DEFINITIONS}/{}", self.1));
     }
 }

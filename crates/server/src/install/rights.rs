@@ -46,8 +46,10 @@ const SERVING: &[Right] = &[
     right("apps.kruise.io", &["clonesets", "statefulsets"], READ),
     // Pods may be owned by any kind; its /scale is all that is read of it.
     right("*", &["*/scale"], &["get"]),
-    // To see whether PodUnavailableBudgets are ours.
+    // To see whether PodUnavailableBudgets are ours, whether policy/v1 is, and whether pods wait for groups.
     UNAVAILABLE_CRD,
+    POLICY,
+    Right { verbs: GET, ..PLACING },
     // To find out at start whether everything is installed, and to keep our address and CA there.
     named("admissionregistration.k8s.io", &["mutatingwebhookconfigurations"], &["get", "update"]),
     named(
@@ -69,11 +71,8 @@ const NATIVE: &[Right] = &[
         &["create", "update", "patch", "delete", "deletecollection"],
     ),
     right("policy.holdfast.dev", &["poddisruptionbudgets/status"], &["get", "patch"]),
-    // To see who serves policy/v1, and to keep our CA there.
-    Right {
-        name: Some("v1.policy"),
-        ..right("apiregistration.k8s.io", &["apiservices"], &["get", "update"])
-    },
+    // To keep our CA there.
+    Right { verbs: &["update"], ..POLICY },
     own(named("", &["services"], &["get"])),
 ];
 
@@ -121,6 +120,10 @@ const UNAVAILABLE_CRD: Right = Right {
     ..right("apiextensions.k8s.io", &["customresourcedefinitions"], &["get"])
 };
 
+/// Who serves `policy/v1`.
+const POLICY: Right =
+    Right { name: Some("v1.policy"), ..right("apiregistration.k8s.io", &["apiservices"], GET) };
+
 /// What `PodUnavailableBudgets` need besides.
 const UNAVAILABLE: &[Right] = &[
     right("policy.kruise.io", &["podunavailablebudgets"], &["get", "list", "watch"]),
@@ -132,12 +135,11 @@ const UNAVAILABLE: &[Right] = &[
     named("admissionregistration.k8s.io", &["validatingwebhookconfigurations"], &["get", "update"]),
     // To see whether API servers call us about pods: of this name alone.
     Right { name: Some(PROBE.pod), ..right("", &["pods/eviction"], &["create"]) },
-    // Whether it is the system that takes a pod away: of other owners it is found out by their /scale.
+    // Whether it is the system that takes a pod away. These have pods of their own; of other owners it is
+    // found out by their /scale.
     right("", &["namespaces", "nodes", "replicationcontrollers"], GET),
-    right("apps", &["replicasets", "deployments", "statefulsets", "daemonsets"], GET),
+    right("apps", &["replicasets", "statefulsets", "daemonsets"], GET),
     right("batch", &["jobs"], GET),
-    right("leaderworkerset.x-k8s.io", &["leaderworkersets"], GET),
-    right("jobset.x-k8s.io", &["jobsets"], GET),
     right("apps.kruise.io", &["clonesets", "statefulsets", "daemonsets"], GET),
 ];
 
@@ -150,15 +152,14 @@ const PAGE: &[Right] = &[
 /// What pod groups need besides, wherever they are.
 const GANGS: &[Right] = &[
     right("", &["namespaces"], READ),
-    Right {
-        name: Some(POD_GROUPS),
-        ..right(
-            "admissionregistration.k8s.io",
-            &["mutatingwebhookconfigurations", "validatingwebhookconfigurations"],
-            &["get", "update"],
-        )
-    },
+    Right { verbs: &["update"], ..PLACING },
+    Right { resources: &["validatingwebhookconfigurations"], verbs: &["get", "update"], ..PLACING },
 ];
+
+const PLACING: Right = Right {
+    name: Some(POD_GROUPS),
+    ..right("admissionregistration.k8s.io", &["mutatingwebhookconfigurations"], GET)
+};
 
 /// Where they are Kubernetes'.
 const GANGS_OF_KUBERNETES: &[Right] = &[
@@ -210,6 +211,11 @@ pub fn needed(needs: Needs) -> Vec<Right> {
     let all = SERVING.iter().chain(native).chain(of(needs.unavailable, UNAVAILABLE));
     let all = all.chain(common).chain(gangs).chain(of(needs.clearing, CLEARING));
     all.chain(of(needs.page, PAGE)).chain(of(needs.claiming, CLAIMING)).copied().collect()
+}
+
+/// Whether we may list objects of this kind, wherever they are.
+pub async fn may_list(client: &ApiClient, group: &str, resource: &str) -> Result<bool, NoAnswer> {
+    is_allowed(client, &review(group, resource, "list", "", "")).await
 }
 
 pub fn rules(rights: &[Right], place: Where) -> Value {
@@ -267,24 +273,29 @@ fn reviews(right: &Right) -> Vec<(Value, String)> {
     pairs
         .map(|(path, verb)| {
             let namespace = if right.place == Where::System { SYSTEM_NAMESPACE } else { "" };
-            let (resource, subresource) = path.split_once('/').unwrap_or((path, ""));
-            let review = json!({
-                "apiVersion": "authorization.k8s.io/v1",
-                "kind": "SelfSubjectAccessReview",
-                "spec": {"resourceAttributes": {
-                    "group": right.group,
-                    "resource": resource,
-                    "subresource": subresource,
-                    "verb": verb,
-                    "name": right.name.unwrap_or_default(),
-                    "namespace": namespace,
-                }},
-            });
+            let name = right.name.unwrap_or_default();
+            let review = review(right.group, path, verb, name, namespace);
             let group = if right.group.is_empty() { "" } else { "." };
             let inside = if namespace.is_empty() { "" } else { " in " };
             (review, format!("{verb} {path}{group}{}{inside}{namespace}", right.group))
         })
         .collect()
+}
+
+fn review(group: &str, path: &str, verb: &str, name: &str, namespace: &str) -> Value {
+    let (resource, subresource) = path.split_once('/').unwrap_or((path, ""));
+    json!({
+        "apiVersion": "authorization.k8s.io/v1",
+        "kind": "SelfSubjectAccessReview",
+        "spec": {"resourceAttributes": {
+            "group": group,
+            "resource": resource,
+            "subresource": subresource,
+            "verb": verb,
+            "name": name,
+            "namespace": namespace,
+        }},
+    })
 }
 
 async fn is_allowed(client: &ApiClient, review: &Value) -> Result<bool, NoAnswer> {

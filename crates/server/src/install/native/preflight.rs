@@ -8,6 +8,7 @@ use super::api_service::Standing;
 use super::import::{self, Budgets, Storage};
 use crate::api_client::{ApiClient, NoAnswer};
 use crate::error::Error;
+use crate::install::rights::may_list;
 
 const ADMISSION: &str = "/apis/admissionregistration.k8s.io/v1";
 
@@ -65,18 +66,18 @@ async fn owned(client: &ApiClient) -> Result<Vec<String>, Error> {
     let mut found = Vec::new();
     let mut unseen = Vec::new();
     for path in listable(client).await? {
+        // Asked first: whoever sees us list Secrets, and be refused, takes us for somebody else.
+        let group = path.strip_prefix("/apis/").and_then(|rest| rest.split('/').next());
+        let may = may_list(client, group.unwrap_or_default(), plural(&path)).await;
+        if !may.map_err(|NoAnswer(reason)| Error::Unlisted { what: path.clone(), reason })? {
+            unseen.push(path);
+            continue;
+        }
         let mut token = String::new();
         loop {
             let page = format!("{path}?limit=500&continue={token}");
-            let list = match metadata(client, &page).await? {
-                Ok(list) => list,
-                Err(StatusCode::FORBIDDEN) => {
-                    unseen.push(path.clone());
-                    break;
-                }
-                // Served a moment ago; some kinds say that they can be listed and cannot.
-                Err(_) => break,
-            };
+            // Served a moment ago; some kinds say that they can be listed and cannot.
+            let Ok(list) = metadata(client, &page).await? else { break };
             let items = list.items.unwrap_or_default();
             found.extend(items.iter().filter_map(|item| owned_by_budget(&path, item)));
             token = list.metadata.r#continue;
@@ -103,13 +104,17 @@ fn owned_by_budget(path: &str, item: &Value) -> Option<String> {
     };
     let owner = owners.iter().find(is_budget)?;
     let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
-    let kind = path.rsplit('/').next().unwrap_or_default();
+    let kind = plural(path);
     Some(format!(
         "{kind} {}/{}: owned by budget {}, whose uid will change; the object would be collected",
         text(&metadata["namespace"]),
         text(&metadata["name"]),
         text(&owner["name"]),
     ))
+}
+
+fn plural(path: &str) -> &str {
+    path.rsplit('/').next().unwrap_or_default()
 }
 
 #[derive(Deserialize)]
