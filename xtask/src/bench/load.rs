@@ -217,7 +217,13 @@ impl Load {
 
     pub fn budget_of(&self, pod: &str) -> String {
         let i: usize = pod.rsplit('-').next().and_then(|i| i.parse().ok()).unwrap_or(0);
-        format!("budget-{}", i % self.count)
+        format!("budget-{}", self.part(i))
+    }
+
+    /// Which budget a pod is under. A replica is under one as a whole.
+    fn part(&self, i: usize) -> usize {
+        let unit = if self.budgets == Budgets::Replicas { i / PODS_PER_GROUP } else { i };
+        unit % self.count
     }
 
     /// Removes all of it and waits until the pods are gone, so that the next load has the machine.
@@ -238,7 +244,7 @@ impl Load {
         let mut pod = json!({
             "metadata": {
                 "name": name,
-                "labels": {"app": "bench", "part": format!("p{}", i % self.count)},
+                "labels": {"app": "bench", "part": format!("p{}", self.part(i))},
             },
             "spec": {
                 "nodeName": NODE,

@@ -7,7 +7,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use anyhow::{Context as _, Result, bail};
+use anyhow::{Context as _, Result, bail, ensure};
 
 use super::{
     Bench, commit,
@@ -48,7 +48,8 @@ pub fn run(bench: &Bench, results: &mut Results, minutes: u64) -> Result<()> {
     load.settle()?;
 
     let (began, end) = (Instant::now(), Duration::from_secs(60 * minutes));
-    let (mut latencies, mut changes, mut refused) = (Latencies::default(), 0, 0);
+    let (mut latencies, mut changes) = (Latencies::default(), 0);
+    let (mut granted, mut refused) = (0, 0);
     let (mut asking, mut changing) = (webhook.client(), bench.admin.client());
     let mut sampled = None;
     for second in 0.. {
@@ -62,6 +63,7 @@ pub fn run(bench: &Bench, results: &mut Results, minutes: u64) -> Result<()> {
         }
         let evicted =
             load.disrupt(&bench.drainer, Way::Evict, EVICTIONS, EVICTIONS, Duration::from_secs(5))?;
+        granted += evicted.latencies.len();
         refused += evicted.refused;
         load.fill(PODS)?;
         let flaps = (PER_SECOND - 4 * EVICTIONS) / 2;
@@ -82,8 +84,9 @@ pub fn run(bench: &Bench, results: &mut Results, minutes: u64) -> Result<()> {
     }
     let minutes = began.elapsed().as_secs_f64() / 60.0;
     eprintln!(
-        "bench: {changes} changes in {minutes:.1} min, {refused} evictions refused and asked again"
+        "bench: {changes} changes in {minutes:.1} min, {granted} pods evicted, {refused} evictions refused and asked again"
     );
+    ensure!(granted > 0, "no pod was evicted, so there were no grants to leak");
     storm(bench, &load, &holdfast, results)?;
     load.settle()?;
     // Longer than a grant may live whose pod is gone, or never goes.
