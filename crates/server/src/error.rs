@@ -53,6 +53,9 @@ impl Error {
             Self::NoPodGroups => "--pod-groups holdfast makes them objects of Holdfast's",
             Self::Unlisted { .. } => "does the kubeconfig's user have the right to list them?",
             Self::Listen { .. } => "choose another address; port 0 takes any free one",
+            Self::Refused { reason, .. } if !reason.contains("forbidden") => {
+                "nothing is lost: run it again, and it goes on from what is there"
+            }
             Self::Refused { .. } => {
                 "installing needs rights on CustomResourceDefinitions, ClusterRoles and their \
                  bindings, FlowSchemas, PriorityLevelConfigurations and webhook configurations"

@@ -141,6 +141,11 @@ impl Follow {
     pub fn answer(&mut self, now: Duration, ask: Ask, answer: Evicted) {
         let going = &mut self.units[ask.unit];
         let step = &mut going.steps[ask.pod];
+        if answer == Evicted::Granted {
+            self.held.remove(&going.class);
+            going.begun.get_or_insert(now);
+            going.recovers = true;
+        }
         // Seen to go while it was asked about.
         if *step != Step::Asked {
             return;
@@ -156,11 +161,6 @@ impl Follow {
                 Step::Here
             }
         };
-        if *step == Step::Leaving {
-            self.held.remove(&going.class);
-            going.begun.get_or_insert(now);
-            going.recovers = true;
-        }
     }
 
     /// Units of which the next pods go when `is_whole` says so.
@@ -196,6 +196,8 @@ impl Follow {
                 {
                     ours |= *step != seen;
                     *step = seen;
+                    // Perhaps before its eviction is answered.
+                    going.recovers = true;
                 }
             }
         }
@@ -370,6 +372,14 @@ mod tests {
         assert!(asked(&mut follow, NOW).is_empty(), "not at once");
         follow.look(SETTLES, |_| true);
         assert_eq!(asked(&mut follow, SETTLES), ["x-1"]);
+        // The next is seen to go before its eviction is answered.
+        follow.saw(&ObjectKey::new("ns", "x-1"), |_| Some(Step::Gone));
+        assert!(asked(&mut follow, SETTLES).is_empty());
+        follow.answer(SETTLES, Ask { unit: 0, pod: 1 }, Evicted::Granted);
+        follow.look(SETTLES, |_| true);
+        assert!(asked(&mut follow, SETTLES).is_empty());
+        follow.look(2 * SETTLES, |_| true);
+        assert_eq!(asked(&mut follow, 2 * SETTLES), ["x-2"]);
     }
 
     #[test]
