@@ -97,7 +97,10 @@ async fn turn_off(client: &ApiClient) -> Result<(), Error> {
     for kind in [Installed::Asking, Installed::Placing] {
         remove(client, kind, String::new()).await?;
     }
-    if exists(client, Installed::PodGroupCrd).await? {
+    // Without it nobody has held anything since it was removed, and we have no right to look.
+    if exists(client, Installed::ClusterRole).await?
+        && exists(client, Installed::PodGroupCrd).await?
+    {
         let (pods, groups) = release(client).await?;
         tracing::info!(pods, groups, "pod groups are off: let go of what waited");
     }
