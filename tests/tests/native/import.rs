@@ -166,3 +166,23 @@ fn assert_same(before: &BTreeMap<String, Value>, after: &BTreeMap<String, Value>
         assert_eq!(budget, &after[name], "{name}");
     }
 }
+
+/// What is missing because its definition was deleted was not deleted by anybody.
+pub fn budgets_that_went_with_their_definition_stay_built_in() {
+    let world = World::new("lost");
+    let path = world.budget_path("kept");
+    let budget = json!({
+        "metadata": {"name": "kept"},
+        "spec": {"minAvailable": 1, "selector": {"matchLabels": {"app": "job"}}},
+    });
+    let _ = world.admin.post(&world.budget_path(""), &budget).ok();
+    let mut server = Server::start("lost").expect("it installs");
+    server.terminate();
+    assert_eq!(server.wait().code(), Some(0));
+    let definition = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions/poddisruptionbudgets.policy.holdfast.dev";
+    let _ = world.admin.delete(definition).ok();
+    let server = Server::start("lost-again").expect("it starts without them");
+    assert_eq!(world.admin.get(&path).code, 404);
+    remove(server);
+    let _ = world.admin.get(&path).ok();
+}

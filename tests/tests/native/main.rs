@@ -41,7 +41,10 @@ fn main() -> ExitCode {
     // Half a minute of waiting for a controller that is off.
     let long = tests![control_plane::it_stays_as_long_as_no_controller_would_take_over];
     tests.extend(long.into_iter().map(Test::on_localkube).map(Test::long));
-    let rotated = tests![certificates::the_aggregator_follows_certificates_as_they_rotate];
+    let rotated = tests![
+        certificates::the_aggregator_follows_certificates_as_they_rotate,
+        import::budgets_that_went_with_their_definition_stay_built_in,
+    ];
     tests.extend(rotated.into_iter().map(Test::long));
     let descheduler = tests![
         descheduler::the_descheduler_takes_whole_replicas_and_no_more_than_there_is_room_for,

@@ -14,6 +14,8 @@ pub fn a_drain_that_nothing_would_hold_back_is_refused_and_why_says_so() {
     let (code, text) = holdfast(&["why", "a-0", "-n", &world.namespace]);
     assert_eq!(code, Some(1), "{text}");
 
+    // A mark that anybody may write hides nothing.
+    world.annotate_budget("job", "holdfast.dev/imported-from", "1a2b");
     let lost = format!("poddisruptionbudget {}/job (counts replicas)", world.namespace);
     let told = server::uninstall_with(&[]).expect_err("a budget would be lost");
     assert!(told.contains(&lost) && told.contains("--allow-loss"), "{told}");
@@ -24,6 +26,7 @@ pub fn a_drain_that_nothing_would_hold_back_is_refused_and_why_says_so() {
     assert_eq!(code, Some(1), "{text}");
 
     server::uninstall_with(&["--allow-loss"]).expect("it uninstalls, and keeps the budgets");
+    let _ = world.admin.get(&world.budget_path("job")).ok();
     server.terminate();
     assert!(server.wait().success());
     let (code, text) = holdfast(&["why", "a-0", "-n", &world.namespace]);

@@ -8,7 +8,7 @@ use serde_json::Value;
 use super::manifests::Installed;
 use super::native::api_service::Standing;
 use super::native::give_back;
-use super::native::import::{Storage, is_copy, key, list};
+use super::native::import::{Budgets, Storage, is_copy, list};
 use super::read;
 use super::registration::is_ours;
 use super::unavailable::TAKEN_OVER;
@@ -86,11 +86,16 @@ async fn budgets(client: &ApiClient, resource: &Resource, kind: &str) -> Vec<(St
         Ok((listed, _)) => listed,
         Err(error) => return vec![(format!("every {kind} ({error})"), true)],
     };
-    let live = listed
-        .values()
-        .filter(|budget| budget["metadata"]["deletionTimestamp"].is_null() && !is_copy(budget));
-    live.map(|budget| {
-        let (namespace, name) = key(budget);
+    // The mark alone proves nothing: anybody may have written it.
+    let originals = match Storage::BuiltIn.list(client).await {
+        Ok((originals, _)) => originals,
+        Err(_) => Budgets::new(),
+    };
+    let live = listed.iter().filter(|(key, budget)| {
+        budget["metadata"]["deletionTimestamp"].is_null()
+            && !(is_copy(budget) && originals.contains_key(*key))
+    });
+    live.map(|((namespace, name), budget)| {
         let spec = &budget["spec"];
         let counts_replicas = matches!(spec["budgetScope"].as_str(), Some("Workload" | "PodGroup"))
             || !spec["podGroupPolicy"].is_null();

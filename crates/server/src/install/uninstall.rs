@@ -143,7 +143,10 @@ pub async fn uninstall(
     {
         // Those that we made are nobody's loss.
         let others = format!("{}?labelSelector={MANAGED_BY}%21%3D{NAME}&", own(plural).path());
-        let count = count_at(&client, &others).await;
+        let count = match found(&client, kind).await? {
+            Some(_) => count_patiently(&client, &others).await,
+            None => None,
+        };
         let others = count.map_or("all".to_owned(), |count| count.to_string());
         let objects = format!("{others} {plural} that others made");
         tell(&remove_crd(&client, kind, &objects, delete || count == Some(0)).await?);
@@ -288,14 +291,19 @@ fn budget_resource() -> Resource {
 /// API servers may go on asking us for conversion for a moment.
 async fn count_unavailable(client: &ApiClient) -> Option<usize> {
     let resource = Resource::fixed(unavailable::GROUP, unavailable::VERSION, unavailable::PLURAL);
+    count_patiently(client, &format!("{}?", resource.path())).await
+}
+
+/// Of kinds that were defined, or whose conversion was changed, a moment ago.
+async fn count_patiently(client: &ApiClient, path: &str) -> Option<usize> {
     let mut backoff = Backoff::new();
     for _ in 1..COUNTS_MAX {
-        if let Some(count) = count(client, &resource).await {
+        if let Some(count) = count_at(client, path).await {
             return Some(count);
         }
         backoff.pause().await;
     }
-    count(client, &resource).await
+    count_at(client, path).await
 }
 
 async fn count(client: &ApiClient, resource: &Resource) -> Option<usize> {

@@ -63,8 +63,14 @@ pub async fn give_back(client: &ApiClient, mut tell: impl FnMut(String)) -> Resu
         api_service::give_back(client).await?;
     }
     api_service::await_served(client, false).await?;
-    let Changes { created, updated, deleted } = equalise(client).await?;
+    let (Changes { created, updated, deleted }, kept) = equalise(client).await?;
     tell(format!("built-in budgets: {created} created, {updated} changed, {deleted} deleted"));
+    if kept > 0 {
+        tell(format!(
+            "kept {kept} built-in budgets that Holdfast does not have: the definition of its own was made \
+             anew after it was installed, and they may have been lost with the last"
+        ));
+    }
     tell("waiting until the disruption-controller has seen them".to_owned());
     await_controller(client).await
 }
@@ -88,7 +94,12 @@ pub async fn drop_budgets(client: &ApiClient) -> Result<usize, Error> {
 /// Of an installation that did not get to the end.
 async fn forget_copies(client: &ApiClient) -> Result<(), Error> {
     let Ok((budgets, _)) = Storage::Ours.list(client).await else { return Ok(()) };
-    let copies = budgets.into_values().filter(import::is_copy).map(Step::Delete).collect();
+    let (originals, _) = Storage::BuiltIn.list(client).await?;
+    // The mark alone proves nothing: anybody may have written it.
+    let copies = budgets
+        .into_iter()
+        .filter(|(key, budget)| import::is_copy(budget) && originals.contains_key(key));
+    let copies = copies.map(|(_, budget)| Step::Delete(budget)).collect();
     import::carry_out(client, Storage::Ours, copies).await?;
     Ok(())
 }
@@ -170,16 +181,27 @@ async fn intercept(
     if answer.code.is_success() { Ok(()) } else { Err(failed(answer.message())) }
 }
 
-/// Makes the built-in storage hold what ours holds, but for what somebody wrote there since.
-async fn equalise(client: &ApiClient) -> Result<Changes, Error> {
+/// Makes the built-in storage hold what ours holds, but for what somebody wrote there since. Also says how many
+/// that ours lacks were kept, because they may be missing by accident.
+async fn equalise(client: &ApiClient) -> Result<(Changes, usize), Error> {
+    let failed = |reason: &str| Error::Refused {
+        action: "make the built-in budgets equal".to_owned(),
+        reason: reason.to_owned(),
+    };
+    let made = |object: &Value| {
+        object["metadata"]["creationTimestamp"].as_str()?.parse::<Timestamp>().ok()
+    };
     let Some(given_back) = Standing::read(client).await?.made() else {
-        return Err(Error::Refused {
-            action: "make the built-in budgets equal".to_owned(),
-            reason: "apiservice/v1.policy does not say when it was made".to_owned(),
-        });
+        return Err(failed("apiservice/v1.policy does not say when it was made"));
     };
     let (built_in, _) = Storage::BuiltIn.list(client).await?;
     let (ours, _) = Storage::Ours.list(client).await?;
+    // While it is there nobody has dropped any of ours.
+    let Some(webhook) = read(client, Installed::Webhook).await? else {
+        return Err(failed("another uninstallation is ahead of this one"));
+    };
+    let definition = read(client, Installed::Crd).await?.as_ref().and_then(made);
+    let is_whole = definition.is_some() && definition <= made(&webhook);
     let is_newer = |budget: &Value| is_written_since(budget, given_back);
     let is_going = |budget: &Value| !budget["metadata"]["deletionTimestamp"].is_null();
     let mut steps = Vec::new();
@@ -192,11 +214,12 @@ async fn equalise(client: &ApiClient) -> Result<Changes, Error> {
         }
     }
     let is_probe = |(namespace, name): &import::Key| namespace == SYSTEM_NAMESPACE && name == PROBE;
-    let gone = built_in
+    let (gone, kept): (Vec<_>, Vec<_>) = built_in
         .iter()
-        .filter(|(key, budget)| !ours.contains_key(*key) && (is_probe(key) || !is_newer(budget)));
-    steps.extend(gone.map(|(_, budget)| Step::Delete(budget.clone())));
-    import::carry_out(client, Storage::BuiltIn, steps).await
+        .filter(|(key, budget)| !ours.contains_key(*key) && (is_probe(key) || !is_newer(budget)))
+        .partition(|(key, _)| is_whole || is_probe(key));
+    steps.extend(gone.into_iter().map(|(_, budget)| Step::Delete(budget.clone())));
+    Ok((import::carry_out(client, Storage::BuiltIn, steps).await?, kept.len()))
 }
 
 /// Whether somebody has written the budget itself since then. Its resource version would not tell: as
