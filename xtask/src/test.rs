@@ -137,7 +137,7 @@ impl Test<'_> {
             self.end_to_end()?;
         }
         if self.args.only.contains(&Stage::Rights) {
-            self.summary.time("rights", rights::check);
+            self.summary.time("rights", || rights::check(true));
         }
         if self.wants(Stage::Docs) {
             self.docs()?;
@@ -295,7 +295,8 @@ impl Test<'_> {
         passed &= self.row(&dir, &scarce, &["overload"], &environment);
         // Some of the tests, or a release without pod groups, say nothing about all rights.
         if passed && self.args.filter.is_none() && kubernetes == Release::default() {
-            self.summary.time("rights", rights::check);
+            let strict = self.args.full;
+            self.summary.time("rights", || rights::check(strict));
         }
         Ok(())
     }

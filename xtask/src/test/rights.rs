@@ -22,7 +22,7 @@ const ROLE: &str = "holdfast";
 const INTRUDER: &str = "holdfast-e2e-intruder";
 
 /// Rights that these tests do not use, and why there are such.
-const UNUSED: [(&str, &str); 2] = [
+const UNUSED: [(&str, &str); 3] = [
     (
         "get podgroups.scheduling.k8s.io",
         "a PodGroup that is there already when it is to be made, after a crash, say",
@@ -30,6 +30,10 @@ const UNUSED: [(&str, &str); 2] = [
     (
         "patch pods/status",
         "done two minutes after an eviction that came to nothing: crates/core/tests/upstream/stale.rs",
+    ),
+    (
+        "get podunavailablebudgets.policy.kruise.io",
+        "read again after a write that met another, or that was not answered",
     ),
 ];
 
@@ -71,8 +75,9 @@ pub fn audited(options: &Options, row: &str) -> Result<Options> {
     Ok(audited)
 }
 
-/// Compares, when all rows have been run.
-pub fn check() -> Result<()> {
+/// Compares, when all rows have been run. What is needed only when two meet may be unused in a single run, so that is
+/// a failure for whoever looks for it (`strict`), and a line to read for others.
+pub fn check(strict: bool) -> Result<()> {
     let mut seen = Seen::default();
     for entry in fs::read_dir(dir()).with_context(|| format!("read {}", dir().display()))? {
         let path = entry?.path();
@@ -92,7 +97,7 @@ pub fn check() -> Result<()> {
             seen.note(event);
         }
     }
-    seen.judge()
+    seen.judge(strict)
 }
 
 /// One verb on one resource.
@@ -170,7 +175,7 @@ impl Seen {
         }
     }
 
-    fn judge(&self) -> Result<()> {
+    fn judge(&self, strict: bool) -> Result<()> {
         ensure!(!self.installations.is_empty(), "no role {ROLE} was applied");
         let unused: BTreeSet<String> =
             self.installations.iter().flat_map(|of| self.unused(of)).map(Right::title).collect();
@@ -188,7 +193,12 @@ impl Seen {
             println!("  not used here: {right}: {why}");
         }
         let mut wrong = Vec::new();
-        wrong.extend(unknown.iter().map(|right| format!("nothing used it: {right}")));
+        let unused = unknown.iter().map(|right| format!("nothing used it: {right}"));
+        if strict {
+            wrong.extend(unused);
+        } else {
+            unused.for_each(|line| println!("  {line}"));
+        }
         wrong.extend(self.refused.iter().map(|right| format!("refused: {right}")));
         if wrong.is_empty() {
             return Ok(());
@@ -297,7 +307,7 @@ mod tests {
         for event in events {
             seen.note(event);
         }
-        seen.judge().map_err(|error| error.to_string())
+        seen.judge(true).map_err(|error| error.to_string())
     }
 
     #[test]
@@ -307,7 +317,7 @@ mod tests {
         assert_eq!(judge(&["get pods", "get */scale"]), Ok(()));
         let wrong = judge(&["get pods", "patch pods", "get */status"]).expect_err("two are unused");
         assert!(wrong.ends_with("used it: get */status\nnothing used it: patch pods"), "{wrong}");
-        assert!(Seen::default().judge().is_err(), "nothing was seen at all");
+        assert!(Seen::default().judge(true).is_err(), "nothing was seen at all");
     }
 
     #[test]
