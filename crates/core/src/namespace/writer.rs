@@ -18,9 +18,14 @@ use crate::verdict::DenyReason;
 /// A status write that nobody waits for gathers what happens within this time, and keeps a distance
 /// from the write before it, whatever that was for.
 const GATHER: Duration = Duration::from_millis(1);
-/// When the last write carried several requests, the next one waits this long for company: one write
-/// of ten grants costs the API server a tenth of ten writes.
-const COMPANY: Duration = Duration::from_millis(5);
+/// When the last write carried several requests, the next one waits until as many have come, and this long at
+/// most for each of them: one write of ten grants costs the API server a tenth of ten writes.
+const COMPANY: Duration = Duration::from_millis(2);
+/// And no longer than that.
+const COMPANY_MAX: Duration = Duration::from_millis(16);
+/// Whoever evicts in parallel is back by then: an eviction takes a kube-apiserver at least the 100 ms in which
+/// its list of built-in budgets becomes current.
+const PARTED: Duration = Duration::from_millis(300);
 /// A housekeeping write that the API server refused is tried again.
 const REJECTED_AGAIN: Duration = Duration::from_secs(5);
 
@@ -34,8 +39,8 @@ pub(super) struct Writer {
     reading: bool,
     /// When it last wrote.
     wrote_at: Option<Timestamp>,
-    /// The last write carried more than one request.
-    crowded: bool,
+    /// How many requests the last write carried.
+    crowd: usize,
     /// What is queued waits for company until then.
     waits_until: Option<Timestamp>,
     /// When the API server itself last showed us the budget.
@@ -69,6 +74,11 @@ pub(super) struct Granted {
 impl Writer {
     pub(super) fn queued(&self) -> usize {
         self.queue.len() + usize::from(self.housekeeping.is_some())
+    }
+
+    /// Fewer are waiting than the last write carried, which was a moment ago.
+    fn expects_company(&self, now: Timestamp) -> bool {
+        self.queue.len() < self.crowd && self.wrote_at.is_some_and(|wrote| now < wrote + PARTED)
     }
 }
 
@@ -258,20 +268,22 @@ impl Namespace {
     /// Decide everything that waits, together, and commit it by one write.
     pub(super) fn pump(&mut self, cx: &mut Context<'_>, id: &BudgetId) {
         let Some(entry) = self.budgets.get(id) else { return };
-        let Writer { in_flight, reading, queue, crowded, waits_until, .. } = &entry.writer;
+        let Writer { in_flight, reading, queue, waits_until, .. } = &entry.writer;
         if in_flight.is_some() || *reading || queue.is_empty() {
             return;
         }
         match waits_until {
-            None if *crowded => self.wait_for_company(cx, id),
+            _ if !entry.writer.expects_company(cx.now) => self.commit(cx, id),
+            None => self.wait_for_company(cx, id),
             Some(until) if *until > cx.now => {}
-            _ => self.commit(cx, id),
+            Some(_) => self.commit(cx, id),
         }
     }
 
     fn wait_for_company(&mut self, cx: &mut Context<'_>, id: &BudgetId) {
         let Some(entry) = self.budgets.get_mut(id) else { return };
-        let until = cx.now + COMPANY;
+        let crowd = u32::try_from(entry.writer.crowd).unwrap_or(u32::MAX);
+        let until = cx.now + COMPANY_MAX.min(COMPANY.saturating_mul(crowd));
         entry.writer.waits_until = Some(until);
         cx.timers.at(until, &self.name, Due::Commit { budget: id.clone() });
     }
@@ -315,7 +327,7 @@ impl Namespace {
             return self.pump(cx, id);
         }
         let leisurely = granted.is_empty();
-        entry.writer.crowded = granted.len() > 1;
+        entry.writer.crowd = granted.len();
         if leisurely {
             cx.leisure.begin();
         }
