@@ -2,25 +2,17 @@
 #![cfg(feature = "planted-bugs")]
 
 use holdfast_core::planted::Bug;
-use holdfast_sim::chaos::planted::find;
-
-/// Far more than the median of the hardest (docs/simulator.md).
-const SEEDS_MAX: u64 = 150;
+use holdfast_sim::chaos::planted::{SEEDS_MAX, find};
 
 #[test]
 fn every_planted_bug_is_found() {
     let given = std::env::var("HOLDFAST_SEEDS").ok();
     let given = given.map(|text| text.parse::<u64>().expect("a whole number"));
-    // Hundreds of seeds are long in a debug build: the hardest start near the one that finds them.
-    let near = |bug: Bug| match bug {
-        Bug::RefundByCache => 505,
-        Bug::SpareGranted => 4000,
-        _ => 0,
-    };
-    let missed = |bug: &&Bug| {
-        let (from, most) = given.map_or((near(**bug), SEEDS_MAX), |seeds| (0, seeds));
-        find(**bug, from, most).is_none()
-    };
-    let missed: Vec<&Bug> = Bug::ALL.iter().filter(missed).collect();
+    let seeds = given.unwrap_or(SEEDS_MAX);
+    // One seed in three thousand shows it, so those alone who have the time look for it. The race that was written
+    // for it always does: `a_lagging_instance_that_refunds_by_its_cache_is_found`.
+    let wanted = |bug: &&Bug| given.is_some() || **bug != Bug::RefundByCache;
+    let missed = |bug: &&Bug| find(**bug, 0, seeds).is_none();
+    let missed: Vec<&Bug> = Bug::ALL.iter().filter(wanted).filter(missed).collect();
     assert!(missed.is_empty(), "not found: {missed:?}");
 }

@@ -313,8 +313,8 @@ fn a_list_that_the_watch_has_overtaken_brings_nothing_back() {
     assert!(!world.instance(1).decide("b-0").is_allow(), "only a and b are left");
 }
 
-#[test]
-fn a_complete_reservation_is_not_refunded_by_an_instance_that_lags() {
+/// How many grants two budgets have of one that was completed, after an instance heard of the first alone for long.
+fn left_by_an_instance_that_lags() -> (usize, usize) {
     let mut world = cluster(2);
     world.apply_budget(budget("two").per_replica().min_available(1));
     world.advance(Duration::from_secs(2));
@@ -323,5 +323,20 @@ fn a_complete_reservation_is_not_refunded_by_an_instance_that_lags() {
     // It hears of the grant in the first budget, and for a while of nothing else.
     world.instance(1).deliver(&Kind::Budget);
     world.advance(Duration::from_secs(16));
-    assert_eq!((grants(&world, "one").len(), grants(&world, "two").len()), (1, 1));
+    (grants(&world, "one").len(), grants(&world, "two").len())
+}
+
+#[test]
+fn a_complete_reservation_is_not_refunded_by_an_instance_that_lags() {
+    assert_eq!(left_by_an_instance_that_lags(), (1, 1));
+}
+
+#[cfg(feature = "planted-bugs")]
+#[test]
+fn a_lagging_instance_that_refunds_by_its_cache_is_found() {
+    use holdfast_core::planted::{Bug, plant};
+    plant(Some(Bug::RefundByCache));
+    let left = left_by_an_instance_that_lags();
+    plant(None);
+    assert_eq!(left, (0, 1));
 }
