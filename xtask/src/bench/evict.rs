@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use anyhow::Result;
+use anyhow::{Result, bail};
 
 use super::{
     Bench,
@@ -11,7 +11,7 @@ use super::{
     report::{Comparison, Results, Target},
 };
 
-pub const COMPARISONS: [Comparison; 10] = [
+pub const COMPARISONS: [Comparison; 11] = [
     Comparison {
         metrics: "evictions, 1 clients",
         ours: "native, scope Pod",
@@ -23,6 +23,12 @@ pub const COMPARISONS: [Comparison; 10] = [
         ours: "native, scope Pod",
         base: Some("built-in PDB"),
         target: Some(Target::AtLeast(6.0)),
+    },
+    Comparison {
+        metrics: "evictions",
+        ours: "native, beside upstream",
+        base: Some("built-in PDB"),
+        target: None,
     },
     Comparison {
         metrics: "evictions",
@@ -71,28 +77,42 @@ pub const COMPARISONS: [Comparison; 10] = [
 
 const CLIENTS: [usize; 2] = [1, 16];
 
-/// The variants of a round, in its order. Upstream's disruption controller runs in all of them, as it
-/// does in a cluster.
-const VARIANTS: [(&str, Option<Mode>, Budgets); 8] = [
+/// Native mode with upstream's disruption controller, which has nothing to do there, running all the same.
+const BESIDE_UPSTREAM: &str = "native, beside upstream";
+
+/// The variants of a round, in its order. Upstream's disruption controller runs where it is needed, and in
+/// webhook mode, as it does in a cluster.
+const VARIANTS: [(&str, Option<Mode>, Budgets); 9] = [
     ("built-in PDB", None, Budgets::Pods),
     ("no PDB", None, Budgets::None),
     ("webhook, no PDB", Some(Mode::Webhook), Budgets::None),
     ("scope Pod", Some(Mode::Webhook), Budgets::Pods),
     ("scope Workload", Some(Mode::Webhook), Budgets::Replicas),
     ("native, scope Pod", Some(Mode::Native), Budgets::Pods),
+    (BESIDE_UPSTREAM, Some(Mode::Native), Budgets::Pods),
     ("native, scope Workload", Some(Mode::Native), Budgets::Replicas),
     ("native, no PDB", Some(Mode::Native), Budgets::None),
 ];
 
-pub fn run(bench: &Bench, results: &mut Results) -> Result<()> {
+pub fn run(bench: &Bench, only: &[String], results: &mut Results) -> Result<()> {
+    let names = VARIANTS.map(|(name, ..)| name);
+    if let Some(unknown) = only.iter().find(|name| !names.contains(&name.as_str())) {
+        bail!("no variant {unknown:?}; there are {}", names.join("; "));
+    }
+    let variants =
+        VARIANTS.iter().filter(|(name, ..)| only.is_empty() || only.iter().any(|n| n == name));
+    let variants: Vec<_> = variants.copied().collect();
     // The built-in path is slow: 500 evictions by one client take minutes.
     let (pods, seconds) = if bench.quick { (200, 4) } else { (500, 10) };
     let limit = Duration::from_secs(seconds);
-    let _upstream = Controller::upstream(&bench.localkube)?;
+    let mut upstream = Some(Controller::upstream(&bench.localkube)?);
     for _ in 0..bench.repeat {
-        for (name, mode, budgets) in VARIANTS {
+        for &(name, mode, budgets) in &variants {
             bench.interrupt.check()?;
             let holdfast = mode.map(|mode| bench.holdfast(mode)).transpose()?;
+            if mode == Some(Mode::Native) && name != BESIDE_UPSTREAM {
+                upstream = None;
+            }
             let api = if mode == Some(Mode::Webhook) { Api::Holdfast } else { Api::Policy };
             let mut load = Load::new(&bench.admin, "evict", api, budgets, 1)?;
             for clients in CLIENTS {
@@ -113,6 +133,10 @@ pub fn run(bench: &Bench, results: &mut Results) -> Result<()> {
                 }
             }
             load.clear()?;
+            if upstream.is_none() {
+                // To it `policy/v1` is given back.
+                upstream = Some(Controller::upstream(&bench.localkube)?);
+            }
             if let (Some(holdfast), Some(mode)) = (holdfast, mode) {
                 bench.retire(&holdfast, mode)?;
             }

@@ -226,7 +226,7 @@ impl Load {
         unit % self.count
     }
 
-    /// Removes all of it and waits until the pods are gone, so that the next load has the machine.
+    /// Removes all of it and waits until it is gone, so that the next load has the machine.
     pub fn clear(self) -> Result<()> {
         let mut client = self.admin.client();
         each(&self.admin, &self.pods, |client, pod| {
@@ -235,8 +235,9 @@ impl Load {
         if self.budgets != Budgets::None {
             client.delete(&self.budget_path(""))?.ok()?;
         }
-        client.delete(&format!("/api/v1/namespaces/{}", self.namespace))?.ok()?;
-        Ok(())
+        let namespace = format!("/api/v1/namespaces/{}", self.namespace);
+        client.delete(&namespace)?.ok()?;
+        until("the namespace is gone", || Ok(client.get(&namespace)?.code == 404))
     }
 
     fn create_pod(&self, client: &mut Client, i: usize) -> Result<()> {

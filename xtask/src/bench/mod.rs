@@ -39,6 +39,9 @@ pub struct Args {
     /// Measure only these
     #[arg(long, value_enum, value_name = "PART", value_delimiter = ',')]
     only: Vec<Part>,
+    /// Of `evict`, measure only the variants of these names
+    #[arg(long, value_name = "NAME")]
+    variant: Vec<String>,
     /// Also write the table, with every sample, to this file
     #[arg(long, value_name = "FILE")]
     json: Option<PathBuf>,
@@ -185,7 +188,7 @@ impl Bench {
         let wants = |part| args.only.is_empty() || args.only.contains(&part);
         if wants(Part::Evict) {
             comparisons.extend(evict::COMPARISONS);
-            evict::run(self, results)?;
+            evict::run(self, &args.variant, results)?;
         }
         if wants(Part::Delete) {
             comparisons.extend(delete::COMPARISONS);
