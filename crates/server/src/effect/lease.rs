@@ -1,4 +1,4 @@
-//! The Lease object: what the election's commands do to it.
+//! The Lease object: what an election's commands do to it.
 
 use holdfast_api::time::{self, Time};
 use holdfast_core::lease::{LEASE_DURATION, LeaseCommand, LeaseInput, Record};
@@ -10,10 +10,29 @@ use serde_json::{Value, json};
 use crate::api_client::{Answer, ApiClient, NoAnswer};
 use crate::install::{MANAGED_BY, NAME, SYSTEM_NAMESPACE};
 
-/// Carries out a command; on failure also says why.
-pub async fn execute(client: ApiClient, command: LeaseCommand) -> Result<LeaseInput, String> {
+/// Why the Lease could not be read or written.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{reason}")]
+pub struct Trouble {
+    pub reason: String,
+    /// The namespace is gone, or about to go.
+    pub homeless: bool,
+}
+
+impl From<NoAnswer> for Trouble {
+    fn from(NoAnswer(reason): NoAnswer) -> Self {
+        Self { reason, homeless: false }
+    }
+}
+
+/// Carries out a command on the Lease of this name.
+pub async fn execute(
+    client: ApiClient,
+    name: &'static str,
+    command: LeaseCommand,
+) -> Result<LeaseInput, Trouble> {
     let (answer, wrote) = match &command {
-        LeaseCommand::Read => (client.get(&path(NAME)).await, false),
+        LeaseCommand::Read => (client.get(&path(name)).await, false),
         LeaseCommand::Create { holder, now } => {
             let record = Record {
                 version: ResourceVersion::default(),
@@ -22,20 +41,19 @@ pub async fn execute(client: ApiClient, command: LeaseCommand) -> Result<LeaseIn
                 acquired: *now,
                 transitions: 0,
             };
-            (client.post(&path(""), &manifest(&record, *now)).await, true)
+            (client.post(&path(""), &manifest(name, &record, *now)).await, true)
         }
         LeaseCommand::Update { record, now } => {
-            (client.put(&path(NAME), &manifest(record, *now)).await, true)
+            (client.put(&path(name), &manifest(name, record, *now)).await, true)
         }
         LeaseCommand::WakeAt(_) => return Ok(LeaseInput::Tick),
     };
-    let answer = answer.map_err(|NoAnswer(reason)| reason)?;
+    let answer = answer?;
     if wrote && answer.code == StatusCode::CONFLICT {
         // Somebody else was faster: see who.
-        let now = client.get(&path(NAME)).await.map_err(|NoAnswer(reason)| reason)?;
-        return seen(&now);
+        return seen(name, &client.get(&path(name)).await?);
     }
-    seen(&answer)
+    seen(name, &answer)
 }
 
 pub fn path(name: &str) -> String {
@@ -43,23 +61,33 @@ pub fn path(name: &str) -> String {
     if name.is_empty() { all } else { format!("{all}/{name}") }
 }
 
-fn seen(answer: &Answer) -> Result<LeaseInput, String> {
+/// What the API server says of it.
+pub fn seen(name: &str, answer: &Answer) -> Result<LeaseInput, Trouble> {
     if answer.code.is_success() {
-        let lease: Lease = answer.json().map_err(|e| format!("cannot read the Lease: {e}"))?;
+        let unreadable = |e| NoAnswer(format!("cannot read the Lease: {e}"));
+        let lease: Lease = answer.json().map_err(unreadable)?;
         return Ok(LeaseInput::Seen(Some(lease.into())));
     }
-    if answer.is_object_not_found(NAME) {
+    if answer.is_object_not_found(name) {
         return Ok(LeaseInput::Seen(None));
     }
-    Err(answer.message())
+    Err(Trouble { reason: answer.message(), homeless: is_homeless(answer) })
 }
 
-fn manifest(record: &Record, now: Timestamp) -> Value {
+/// Whoever may use the Lease need not have the right to look at the namespace.
+fn is_homeless(answer: &Answer) -> bool {
+    let Ok(status) = answer.json::<Value>() else { return false };
+    let mut causes = status["details"]["causes"].as_array().into_iter().flatten();
+    answer.is_object_not_found(SYSTEM_NAMESPACE)
+        || causes.any(|cause| cause["reason"] == "NamespaceTerminating")
+}
+
+fn manifest(name: &str, record: &Record, now: Timestamp) -> Value {
     let mut lease = json!({
         "apiVersion": "coordination.k8s.io/v1",
         "kind": "Lease",
         "metadata": {
-            "name": NAME,
+            "name": name,
             "namespace": SYSTEM_NAMESPACE,
             "labels": {MANAGED_BY: NAME},
         },
@@ -134,14 +162,14 @@ mod tests {
             acquired: Timestamp(1_800_000_000_250),
             transitions: 3,
         };
-        let lease = manifest(&record, Timestamp(1_800_000_007_000));
+        let lease = manifest(NAME, &record, Timestamp(1_800_000_007_000));
         assert_eq!(lease["spec"]["acquireTime"], "2027-01-15T08:00:00.250000Z");
         assert_eq!(lease["spec"]["renewTime"], "2027-01-15T08:00:07.000000Z");
         let body = lease.to_string().into_bytes();
-        let read = seen(&Answer { code: StatusCode::OK, body });
+        let read = seen(NAME, &Answer { code: StatusCode::OK, body });
         assert_eq!(read, Ok(LeaseInput::Seen(Some(record.clone()))));
         // Given back: nobody's.
-        let free = manifest(&Record { holder: String::new(), ..record }, Timestamp(0));
+        let free = manifest(NAME, &Record { holder: String::new(), ..record }, Timestamp(0));
         assert!(free["spec"].get("holderIdentity").is_none());
     }
 
@@ -153,7 +181,21 @@ mod tests {
                 .to_string()
                 .into_bytes(),
         };
-        assert_eq!(seen(&not_found(NAME)), Ok(LeaseInput::Seen(None)));
-        assert!(seen(&not_found(SYSTEM_NAMESPACE)).is_err(), "the namespace is missing");
+        assert_eq!(seen(NAME, &not_found(NAME)), Ok(LeaseInput::Seen(None)));
+        let trouble = seen(NAME, &not_found(SYSTEM_NAMESPACE)).unwrap_err();
+        assert!(trouble.homeless, "the namespace is missing");
+    }
+
+    #[test]
+    fn a_namespace_that_goes_is_told_from_a_right_that_is_missing() {
+        let refused = |details: Value| {
+            let status = json!({"reason": "Forbidden", "message": "no", "details": details});
+            let body = status.to_string().into_bytes();
+            seen(NAME, &Answer { code: StatusCode::FORBIDDEN, body }).unwrap_err()
+        };
+        let going = json!({"name": NAME, "causes": [{"reason": "NamespaceTerminating"}]});
+        assert!(refused(going).homeless);
+        let missing = refused(json!({"name": NAME}));
+        assert_eq!(missing, Trouble { reason: "no (403)".to_owned(), homeless: false });
     }
 }

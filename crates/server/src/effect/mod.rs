@@ -19,6 +19,7 @@ use crate::error::Error;
 use crate::metrics::Metrics;
 use crate::watch::Backoff;
 use scale::ScaleReader;
+use status::StatusWriter;
 
 /// Tries of a request that the engine waits for, beyond which it is told of the failure and decides.
 const TRIES: usize = 3;
@@ -28,14 +29,15 @@ const TRIES: usize = 3;
 pub struct Caller {
     client: ApiClient,
     clock: Clock,
-    metrics: Metrics,
+    statuses: StatusWriter,
     scales: ScaleReader,
 }
 
 impl Caller {
     pub fn new(client: ApiClient, clock: Clock, metrics: Metrics) -> Self {
         let scales = ScaleReader::new(client.clone());
-        Self { client, clock, metrics, scales }
+        let statuses = StatusWriter::new(client.clone(), metrics);
+        Self { client, clock, statuses, scales }
     }
 
     /// One that stands alone, for whoever wants to see what the API server answers.
@@ -48,10 +50,10 @@ impl Caller {
     /// The answer that the engine waits for; None where it waits for none, and for commands that are
     /// no calls.
     pub async fn call(self, command: Command) -> Option<Input> {
-        let Self { client, clock, metrics, scales } = self;
+        let Self { client, clock, statuses, scales } = self;
         Some(match command {
             Command::WriteStatus { budget, uid, version, status } => {
-                status::write(client, metrics, budget, uid, version, status).await
+                statuses.write(budget, uid, version, status).await
             }
             Command::ReadBudget { budget, uid } => status::read(client, budget, uid).await,
             Command::ReadPod { token, pod } => pod::read(client, token, pod).await,

@@ -1,11 +1,16 @@
 //! Status writes: the compare-and-swap that records a grant.
 
+use std::sync::Arc;
+
 use holdfast_api::budget::{self, StatusUpdate};
 use holdfast_api::{decode, unavailable};
 use holdfast_core::Input;
 use holdfast_core::io::WriteOutcome;
 use holdfast_core::model::{Budget, BudgetKey, BudgetKind, BudgetStatus, ResourceVersion};
 use http::StatusCode;
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
+use tokio::sync::OnceCell;
 use tokio::time::Instant;
 
 use super::{TRIES, get};
@@ -15,25 +20,81 @@ use crate::install::NAME;
 use crate::metrics::Metrics;
 use crate::watch::Backoff;
 
-/// [`holdfast_core::Command::WriteStatus`].
-pub async fn write(
+/// Writes statuses, in the way that this API server needs.
+#[derive(Clone, Debug)]
+pub struct StatusWriter {
     client: ApiClient,
     metrics: Metrics,
-    budget: BudgetKey,
-    uid: String,
-    version: ResourceVersion,
-    status: Box<BudgetStatus>,
-) -> Input {
-    let started = Instant::now();
-    let update = StatusUpdate::new(&budget, &uid, &version, &status);
-    let outcome = put(&client, &metrics, &budget, &update).await;
-    let took = started.elapsed();
-    metrics.status_written(outcome_name(&outcome), took);
-    tracing::debug!(%budget, outcome = outcome_name(&outcome), ms = took.as_millis(), "status write");
-    if let WriteOutcome::Rejected(reason) | WriteOutcome::Unknown(reason) = &outcome {
-        tracing::warn!(%budget, %reason, outcome = outcome_name(&outcome), "status write failed");
+    forgets: Arc<OnceCell<bool>>,
+}
+
+impl StatusWriter {
+    pub fn new(client: ApiClient, metrics: Metrics) -> Self {
+        Self { client, metrics, forgets: Arc::default() }
     }
-    Input::StatusWritten { budget, uid, outcome }
+
+    /// [`holdfast_core::Command::WriteStatus`].
+    pub async fn write(
+        self,
+        budget: BudgetKey,
+        uid: String,
+        version: ResourceVersion,
+        status: Box<BudgetStatus>,
+    ) -> Input {
+        let started = Instant::now();
+        let update = StatusUpdate::new(&budget, &uid, &version, &status);
+        let outcome = if self.forgets().await {
+            let update = self.with_all_metadata(&budget, &update).await;
+            put(&self.client, &self.metrics, &budget, &update).await
+        } else {
+            put(&self.client, &self.metrics, &budget, &update).await
+        };
+        let took = started.elapsed();
+        self.metrics.status_written(outcome_name(&outcome), took);
+        tracing::debug!(%budget, outcome = outcome_name(&outcome), ms = took.as_millis(), "status write");
+        if let WriteOutcome::Rejected(reason) | WriteOutcome::Unknown(reason) = &outcome {
+            tracing::warn!(%budget, %reason, outcome = outcome_name(&outcome), "status write failed");
+        }
+        Input::StatusWritten { budget, uid, outcome }
+    }
+
+    /// Whether the API server takes what a status update leaves out for given up by whoever manages it: a server-side
+    /// apply would lose its labels by our first write. Those before 1.37 do.
+    async fn forgets(&self) -> bool {
+        let ask = || async {
+            let answer = self.client.get("/version").await.map_err(|NoAnswer(why)| why)?;
+            answer.json().map(is_forgetful).map_err(|error| error.to_string())
+        };
+        // As long as it is not known: what is right for all of them, and takes longer.
+        self.forgets.get_or_try_init(ask).await.copied().unwrap_or(true)
+    }
+
+    /// The update with what the budget has beside it, if it is still the one that was decided about. If it is not,
+    /// the update will be refused.
+    async fn with_all_metadata(&self, budget: &BudgetKey, update: &StatusUpdate<'_>) -> Value {
+        let mut whole = json!(update);
+        let answer = get(&self.client, &object_path(budget)).await.ok();
+        let current = answer.and_then(|answer| answer.json::<Value>().ok());
+        if let Some(mut current) = current
+            && current["metadata"]["resourceVersion"] == whole["metadata"]["resourceVersion"]
+        {
+            whole["metadata"] = current["metadata"].take();
+        }
+        whole
+    }
+}
+
+/// What `/version` tells.
+#[derive(Debug, Deserialize)]
+struct Version {
+    major: String,
+    minor: String,
+}
+
+/// A minor version may have a plus sign behind it.
+fn is_forgetful(Version { major, minor }: Version) -> bool {
+    let number = |text: &str| text.trim_end_matches('+').parse::<u32>().unwrap_or(0);
+    (number(&major), number(&minor)) < (1, 37)
 }
 
 /// [`holdfast_core::Command::ReadBudget`]. Asks until it is answered: the engine holds grants of this
@@ -58,7 +119,7 @@ async fn put(
     client: &ApiClient,
     metrics: &Metrics,
     budget: &BudgetKey,
-    update: &StatusUpdate<'_>,
+    update: &impl Serialize,
 ) -> WriteOutcome {
     let path = format!("{}/status?fieldManager={NAME}", object_path(budget));
     let mut backoff = Backoff::new();
@@ -224,6 +285,14 @@ mod tests {
         let silence =
             after_put(Err(NoAnswer("timeout".to_owned())), BudgetKind::PodDisruptionBudget);
         assert!(matches!(silence, Step::Again { unseen: true, .. }));
+    }
+
+    #[test]
+    fn an_api_server_that_forgets_is_told_by_its_version() {
+        let forgets =
+            |minor: &str| is_forgetful(Version { major: "1".to_owned(), minor: minor.to_owned() });
+        assert!(forgets("33") && forgets("36") && forgets("36+") && forgets("?"));
+        assert!(!forgets("37") && !forgets("37+") && !forgets("101"));
     }
 
     #[test]
