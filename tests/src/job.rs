@@ -79,7 +79,7 @@ impl Job {
             });
             let _ = job.world.try_budget(&name, spec).ok();
         }
-        job.create_pods(&job.pods());
+        job.world.pods_at_once(&job.pods());
         job.wait_whole();
         job
     }
@@ -111,21 +111,7 @@ impl Job {
                 new.push(place.pod());
             }
         }
-        self.create_pods(&new);
-    }
-
-    fn create_pods(&self, new: &[Pod]) {
-        let path = self.world.path("api/v1", "pods", "");
-        std::thread::scope(|scope| {
-            for part in new.chunks(new.len().div_ceil(8).max(1)) {
-                let (admin, path) = (&self.world.admin, &path);
-                scope.spawn(move || {
-                    for pod in part {
-                        let _ = admin.post(path, &pod.manifest()).ok();
-                    }
-                });
-            }
-        });
+        self.world.pods_at_once(&new);
     }
 
     /// Every pod is there and healthy.

@@ -8,6 +8,7 @@ use serde_json::{Value, json};
 
 use crate::asking::ASKS;
 use crate::evict::Eviction;
+use crate::fixture::{Mode, fixture};
 use crate::history::{Event, History};
 use crate::truth::is_healthy;
 use crate::wait::until_within;
@@ -272,9 +273,10 @@ impl Story {
                         let desired = scale.saturating_sub(max_unavailable);
                         let lately = last_room.take().is_some_and(|at| event.seen - at <= lag);
                         let group = pods.get(pod).and_then(|pod| group_of(pod));
-                        // Charged once more to a group that is down: the grant of an eviction that may
-                        // not be over has passed to the next pod of that name.
-                        let nothing_to_take = group.is_some_and(|group| !healthy.contains(&group));
+                        // Charged once more to a group that is down: the gate is asked by name, and the grant
+                        // of an eviction that may not be over has passed to the next pod of that name.
+                        let nothing_to_take = fixture().mode == Mode::Native
+                            && group.is_some_and(|group| !healthy.contains(&group));
                         let had_room = healthy.len() > desired || lately || nothing_to_take;
                         down.extend(group);
                         let pod = pod.to_owned();

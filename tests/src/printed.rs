@@ -1,14 +1,18 @@
 //! An installation from what `holdfast manifests` prints, by whoever may: Holdfast itself gets the
-//! `ServiceAccount` in it, and no other right.
+//! `ServiceAccount` in it, or, as a static pod, the user that it names, and no other right.
 
+use std::collections::BTreeSet;
 use std::fs;
 use std::net::TcpListener;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use serde_json::{Value, json};
 
-use crate::fixture::fixture;
+use crate::client::Client;
+use crate::everything::everything;
+use crate::fixture::{Mode, fixture};
+use crate::gang::Shape;
 use crate::kubectl::kubectl;
 use crate::server::Server;
 use crate::wait::until;
@@ -22,27 +26,178 @@ const SERVICES: &str = "/api/v1/namespaces/holdfast-system/services";
 #[track_caller]
 pub fn start(name: &str, flags: &[&str], more: &[&str]) -> Result<Server, String> {
     apply(flags);
-    let deployment = fixture().admin.get(DEPLOYMENT).ok().body;
-    let args = &deployment["spec"]["template"]["spec"]["containers"][0]["args"];
-    let args = args.as_array().into_iter().flatten().filter_map(Value::as_str);
+    // Its pods pass admission: the namespace's level of security, the quota and the priority.
+    until("the Deployment has its pods", || {
+        let deployment = fixture().admin.get(DEPLOYMENT).ok().body;
+        if deployment["status"]["replicas"] == 2 { Ok(()) } else { Err(deployment.to_string()) }
+    });
+    let deployment = fixture().admin.patch(DEPLOYMENT, &json!({"spec": {"replicas": 0}})).ok().body;
     let address = free_address();
     redirect(&address);
     let advertise =
         format!("--advertise=https://holdfast.{NAMESPACE}.svc:{}/evict", port(&address));
+    let mut command = command(&deployment["spec"]["template"], &address, &advertise);
+    command.args(more).arg("--kubeconfig").arg(token_of());
+    Server::launch(name, command)
+}
+
+/// As [`start`], of static pods beside API servers: `user` is a kubeconfig of the user `holdfast`, which has the
+/// printed rights and no other.
+#[track_caller]
+pub fn start_static(name: &str, flags: &[&str], user: &Path) -> Result<Server, String> {
+    apply(&[flags, &["--static-pod=cluster"]].concat());
+    let file = fixture().dir.join("static-pod.yaml");
+    fs::write(&file, print(&[flags, &["--static-pod=node"]].concat())).expect("it is ours");
+    // A kubelet tells the API server about it. As soon as the namespace has its ServiceAccount, it passes.
+    let pod = until("the static pod passes admission", || {
+        let create = ["create", "--dry-run=server", "-o", "json", "-f", &file.to_string_lossy()];
+        let (code, said) = kubectl(NAMESPACE, &create);
+        let pod = serde_json::Deserializer::from_str(&said).into_iter::<Value>().next();
+        pod.and_then(Result::ok).filter(|_| code == 0).ok_or(said)
+    });
+    let address = free_address();
+    let ports = json!([{"name": "https", "port": port(&address), "protocol": "TCP"}]);
+    let service =
+        fixture().admin.patch(&format!("{SERVICES}/holdfast"), &json!({"spec": {"ports": ports}}));
+    let _ = service.ok();
+    let mut command = command(&pod, &address, &format!("--advertise=https://{address}/evict"));
+    command.arg("--kubeconfig").arg(user);
+    Server::launch(name, command)
+}
+
+/// What a pod's container would run. Where it listens is all that differs.
+fn command(pod: &Value, address: &str, advertise: &str) -> Command {
+    let args = pod["spec"]["containers"][0]["args"].as_array().into_iter().flatten();
     let mut command = Command::new(&fixture().holdfast);
-    // Where it listens is all that differs.
-    for arg in args {
+    for arg in args.filter_map(Value::as_str) {
         match arg.split_once('=') {
             Some(("--listen", _)) => command.arg(format!("--listen={address}")),
             Some((flag @ ("--metrics-listen" | "--page-listen"), _)) => {
                 command.arg(format!("{flag}=127.0.0.1:0"))
             }
-            Some(("--advertise", _)) => command.arg(&advertise),
+            Some(("--advertise", _)) => command.arg(advertise),
+            // A file of a machine with a kubelet.
+            Some(("--kubeconfig", _)) => &mut command,
             _ => command.arg(arg),
         };
     }
-    command.args(more).arg("--kubeconfig").arg(token_of()).env("RUST_BACKTRACE", "1");
-    Server::launch(name, command)
+    command.env("RUST_BACKTRACE", "1");
+    command
+}
+
+/// localkube's user `holdfast` without the rights to install, for as long as this is kept.
+#[derive(Debug)]
+pub struct WithoutInstaller(Value);
+
+impl WithoutInstaller {
+    #[track_caller]
+    #[must_use]
+    pub fn make() -> Self {
+        let binding = fixture().admin.get(&format!("{BINDINGS}/{INSTALLER}")).ok().body;
+        let _ = fixture().admin.delete(&format!("{BINDINGS}/{INSTALLER}")).ok();
+        Self(binding)
+    }
+}
+
+impl Drop for WithoutInstaller {
+    fn drop(&mut self) {
+        self.0["metadata"] = json!({"name": INSTALLER});
+        let answer = fixture().admin.post(BINDINGS, &self.0);
+        if !answer.is_success() {
+            eprintln!("{INSTALLER} is not back: {}", answer.message());
+        }
+    }
+}
+
+const BINDINGS: &str = "/apis/rbac.authorization.k8s.io/v1/clusterrolebindings";
+const INSTALLER: &str = "localkube:holdfast-installer";
+
+/// What somebody would do first who has got hold of these credentials.
+#[track_caller]
+pub fn assert_refused_beyond(kubeconfig: &Path) {
+    let taken = Client::intruder(kubeconfig).expect("it can be used");
+    let (core, rbac) = ("/api/v1", "/apis/rbac.authorization.k8s.io/v1");
+    let webhooks = "/apis/admissionregistration.k8s.io/v1/mutatingwebhookconfigurations";
+    let services = "/apis/apiregistration.k8s.io/v1/apiservices";
+    let crd = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions/poddisruptionbudgets.policy.holdfast.dev";
+    let built_in = "/apis/policy/v1/namespaces/default/poddisruptionbudgets";
+    let system = format!("{core}/namespaces/{NAMESPACE}");
+    let leases = format!("/apis/coordination.k8s.io/v1/namespaces/{NAMESPACE}/leases");
+    let pod =
+        json!({"metadata": {"name": "p"}, "spec": {"containers": [{"name": "c", "image": "i"}]}});
+    let webhook = json!({"metadata": {"name": "other"}, "webhooks": []});
+    let role = json!({"metadata": {"name": "other"}, "rules": [{"apiGroups": ["*"], "resources": ["*"], "verbs": ["*"]}]});
+    let eviction = json!({"metadata": {"name": "b-0"}});
+    let budget = json!({"metadata": {"name": "x"}, "spec": {"minAvailable": 1}});
+    let nothing = json!({});
+    let mut answers = vec![
+        taken.get(&format!("{core}/secrets")),
+        taken.get(&format!("{system}/secrets")),
+        taken.get(&format!("{core}/configmaps")),
+        taken.get(&format!("{core}/namespaces/kube-system/configmaps/kube-root-ca.crt")),
+        taken.get(&format!("{webhooks}/other")),
+        taken.put(&format!("{webhooks}/other"), &webhook),
+        taken.post(webhooks, &webhook),
+        taken.delete(&format!("{webhooks}/holdfast")),
+        taken.post(&format!("{system}/pods"), &pod),
+        taken.delete(&format!("{system}/pods/p")),
+        taken.post(&format!("{system}/pods/b-0/exec?command=sh"), &nothing),
+        taken.post(
+            &format!("{system}/serviceaccounts/holdfast/token"),
+            &json!({"spec": {"audiences": []}}),
+        ),
+        taken.post(&format!("{rbac}/clusterroles"), &role),
+        taken.put(&format!("{rbac}/clusterroles/holdfast"), &role),
+        taken.patch(&format!("{core}/nodes/n"), &json!({"spec": {"unschedulable": true}})),
+        taken.delete(&format!("{core}/namespaces/default")),
+        taken.patch(crd, &nothing),
+        taken.delete(crd),
+        taken.get(&format!("{services}/v1.apps")),
+        taken.put(&format!("{services}/v1.apps"), &nothing),
+        taken.post(services, &nothing),
+        taken.patch(&format!("{services}/v1.policy"), &nothing),
+        taken.delete(&format!("{services}/v1.policy")),
+        taken.get(&format!("{leases}/other")),
+        taken.delete(&format!("{leases}/holdfast")),
+        // Others may write these, and Holdfast passes on what they write; it does not ask for it.
+        taken.post(built_in, &budget),
+        taken.patch(&format!("{built_in}/x"), &nothing),
+        taken.delete(built_in),
+    ];
+    let stored = "/apis/policy.holdfast.dev/v1/namespaces/default/poddisruptionbudgets";
+    match fixture().mode {
+        Mode::Webhook => answers.extend([
+            taken.post(stored, &budget),
+            taken.delete(stored),
+            taken.put(&format!("{services}/v1.policy"), &nothing),
+        ]),
+        // Where these are the storage of policy/v1 they are its own.
+        Mode::Native => answers.extend([
+            taken.post(&format!("{system}/services"), &nothing),
+            taken.put(&format!("{system}/services/holdfast"), &nothing),
+            taken.get(&format!("{system}/services/other")),
+            taken.get(&format!("{core}/services")),
+            taken.post(&format!("{system}/resourcequotas"), &nothing),
+        ]),
+    }
+    for (i, answer) in answers.iter().enumerate() {
+        assert_eq!(answer.code, 403, "request {i}: {}", answer.message());
+    }
+    // Where it starts gangs it takes back those that are not whole in time; this pod is not there.
+    let expected = if Shape::of_cluster() == Shape::Holdfast { 404 } else { 403 };
+    let answer = taken.post(&format!("{system}/pods/b-0/eviction"), &eviction);
+    assert_eq!(answer.code, expected, "{}", answer.message());
+}
+
+/// Of an installation that was removed: all that there is was there `before`, but for the test's own.
+#[track_caller]
+pub fn await_nothing_left(before: &BTreeSet<String>, of_test: &str) {
+    until("nothing of ours is left", || {
+        let mut left = everything();
+        left.retain(|object| !before.contains(object) && !object.contains(of_test));
+        let left = Vec::from_iter(left);
+        if left.is_empty() { Ok(()) } else { Err(left.join("\n")) }
+    });
 }
 
 /// Of an installation that was just removed.
@@ -56,20 +211,19 @@ pub fn await_namespace_gone() {
 
 #[track_caller]
 fn apply(flags: &[&str]) {
+    await_namespace_gone();
+    let file = fixture().dir.join("printed.yaml");
+    fs::write(&file, print(flags)).expect("the directory is ours");
+    let (code, said) = kubectl("", &["apply", "-f", &file.to_string_lossy()]);
+    assert_eq!(code, 0, "{said}");
+}
+
+#[track_caller]
+fn print(flags: &[&str]) -> Vec<u8> {
     let output = Command::new(&fixture().holdfast).arg("manifests").args(flags).output();
     let output = output.expect("holdfast can be run");
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
-    await_namespace_gone();
-    let file = fixture().dir.join("printed.yaml");
-    fs::write(&file, output.stdout).expect("the directory is ours");
-    let (code, said) = kubectl("", &["apply", "-f", &file.to_string_lossy()]);
-    assert_eq!(code, 0, "{said}");
-    // Its pods pass admission: the namespace's level of security, the quota and the priority.
-    until("the Deployment has its pods", || {
-        let deployment = fixture().admin.get(DEPLOYMENT).ok().body;
-        if deployment["status"]["replicas"] == 2 { Ok(()) } else { Err(deployment.to_string()) }
-    });
-    let _ = fixture().admin.patch(DEPLOYMENT, &json!({"spec": {"replicas": 0}})).ok();
+    output.stdout
 }
 
 /// There is no kube-proxy here: the Service leads to this machine instead of to pods.

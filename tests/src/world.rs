@@ -128,6 +128,15 @@ impl World {
         let _ = self.admin.post(&self.path("api/v1", "pods", ""), &pod.manifest()).ok();
     }
 
+    /// By several clients at a time.
+    pub fn pods_at_once(&self, pods: &[Pod]) {
+        std::thread::scope(|scope| {
+            for part in pods.chunks(pods.len().div_ceil(8).max(1)) {
+                scope.spawn(move || part.iter().for_each(|pod| self.pod(pod)));
+            }
+        });
+    }
+
     /// A group and its pods `<name>-0` and so on, all Ready, spread over the nodes in turn.
     #[track_caller]
     pub fn replica(

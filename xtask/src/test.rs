@@ -11,18 +11,25 @@
 //! build -> docs -> quickstart                      the commands of the docs: without a cluster, and with one
 //! release -> simulate, page                        with --full: a large drain, and a browser
 //! build -> helm -> chart                           with --full: what Helm makes of the chart
+//!                  -> localkube -> release -> down   and does with it on an API server
 //! previous -> build -> localkube -> upgrade -> down   with --full, in both modes: an earlier revision beside this one
-//! deny                                             with --full: licences and sources of dependencies
+//! cargo-fuzz -> build -> fuzz                      with --full: every decoder, by coverage
+//! helm -> dist                                     with --full: what a release consists of
+//! cargo-deny -> deny, advisories                   with --full: licences and sources of dependencies
 //! ```
 
 mod chart;
+mod dist;
+mod fuzz;
 pub mod interrupt;
 mod leftover;
 mod previous;
+mod release;
 mod rights;
 mod run;
 mod simulate;
 mod summary;
+mod tools;
 
 use std::{
     collections::BTreeSet,
@@ -30,7 +37,6 @@ use std::{
     ffi::OsString,
     fs,
     path::{Path, PathBuf},
-    process::Command,
 };
 
 use anyhow::{Context as _, Result, bail};
@@ -41,6 +47,7 @@ use crate::localkube::{self, Localkube, Options, Release};
 use interrupt::Interrupt;
 use run::cargo;
 use summary::{Counts, Summary};
+use tools::Tool;
 
 #[derive(clap::Args)]
 pub struct Args {
@@ -58,6 +65,9 @@ pub struct Args {
     /// The revision that `upgrade` comes from and goes back to; it is built the first time
     #[arg(long, value_name = "REVISION", default_value = "HEAD~1")]
     from: String,
+    /// Seconds for each target of `fuzz`
+    #[arg(long, value_name = "N", default_value_t = 20)]
+    fuzz_seconds: u32,
     /// Run only these stages
     #[arg(long, value_enum, value_name = "STAGE", value_delimiter = ',')]
     only: Vec<Stage>,
@@ -82,6 +92,10 @@ enum Stage {
     Chart,
     /// With --full, or if named
     Upgrade,
+    /// With --full, or if named
+    Fuzz,
+    /// With --full, or if named
+    Dist,
     /// With --full, or if named
     Deny,
 }
@@ -114,6 +128,8 @@ impl Test<'_> {
     fn stages(&mut self) -> Result<()> {
         if self.wants(Stage::Fmt) {
             self.cargo("fmt", &["fmt", "--all", "--check"], &[]);
+            // A workspace of its own.
+            self.cargo("fmt", &["fmt", "--check", "--manifest-path=fuzz/Cargo.toml"], &[]);
         }
         if self.wants(Stage::Clippy) {
             let clippy = ["clippy", "--workspace", "--all-targets", "--", "--deny", "warnings"];
@@ -128,10 +144,17 @@ impl Test<'_> {
             let cases = if self.args.full { &many[..] } else { &[] };
             let unit = ["test", "--workspace", "--exclude", "holdfast-e2e", "--no-fail-fast"];
             self.cargo("unit", &unit, cases);
-            // With bugs in the engine, so in builds of their own.
-            let planted =
-                ["test", "--package=holdfast-sim", "--features=planted-bugs", "--test=planted"];
-            self.cargo("planted", &planted, cases);
+            // With bugs in the engine, so in builds of their own; and fast ones, because it takes many seeds.
+            let planted = [
+                "test",
+                "--profile=sim",
+                "--package=holdfast-sim",
+                "--features=planted-bugs",
+                "--test=planted",
+                "--test=races",
+            ];
+            let many = [("HOLDFAST_SEEDS", "10000".into())];
+            self.cargo("planted", &planted, if self.args.full { &many } else { &[] });
         }
         if self.wants(Stage::E2e) && self.build() {
             self.end_to_end()?;
@@ -151,6 +174,12 @@ impl Test<'_> {
         if self.wants_long(Stage::Upgrade) {
             self.upgrade()?;
         }
+        if self.wants_long(Stage::Fuzz) {
+            self.fuzz();
+        }
+        if self.wants_long(Stage::Dist) {
+            self.dist();
+        }
         if self.wants_long(Stage::Deny) {
             self.deny();
         }
@@ -158,14 +187,59 @@ impl Test<'_> {
     }
 
     fn deny(&mut self) {
-        // Advisories are on GitHub, which is no package registry: `cargo deny check` by hand, or daily.
-        let check = ["deny", "--offline", "check", "licenses", "bans", "sources"];
-        if Command::new("cargo-deny").arg("--version").output().is_ok() {
-            self.cargo("deny", &check, &[]);
-        } else {
-            self.summary
-                .not_run("deny", "there is no cargo-deny: cargo install --locked cargo-deny");
+        let Some(environment) = self.tool(&tools::DENY) else { return };
+        let check = ["deny", "check", "licenses", "bans", "sources"];
+        self.cargo("deny", &check, &environment);
+        // They are on GitHub, which is no package registry.
+        let mut fetch = localkube::cargo();
+        fetch.args(["deny", "fetch", "db"]).envs(environment.clone());
+        match fetch.output() {
+            Ok(output) if output.status.success() => {
+                let check = ["deny", "check", "--disable-fetch", "advisories"];
+                self.cargo("advisories", &check, &environment);
+            }
+            fetched => {
+                let said = fetched.map(|output| output.stderr).unwrap_or_default();
+                let said = String::from_utf8_lossy(&said);
+                let why = said.lines().next_back().unwrap_or("cargo deny fetch db failed");
+                self.summary.not_run("advisories", why);
+            }
         }
+    }
+
+    fn fuzz(&mut self) {
+        let Some(environment) = self.tool(&tools::FUZZ) else { return };
+        let (seconds, interrupt) = (self.args.fuzz_seconds, &self.interrupt);
+        let built = self.summary.time("build fuzz", || fuzz::build(&environment, interrupt));
+        if built.is_some() {
+            self.summary.time("fuzz", || fuzz::run(seconds, &environment, interrupt));
+        }
+    }
+
+    fn dist(&mut self) {
+        let target = localkube::workspace().join("target");
+        let image = match dist::can_build_image(&target) {
+            Ok(()) => true,
+            Err(error) => {
+                self.summary.not_run("image", &format!("{error:#}"));
+                false
+            }
+        };
+        let Some(helm) = self.summary.time("helm", localkube::helm) else { return };
+        let (dir, interrupt) = (target.join("dist-test"), &self.interrupt);
+        self.summary.time("dist", || {
+            let place = dir.to_string_lossy();
+            let flags = ["dist", "--dir", &place, "--image"];
+            run::xtask(if image { &flags } else { &flags[..3] }, interrupt)?;
+            dist::check(&dir, &helm, image)
+        });
+    }
+
+    /// What cargo needs in its environment to find it.
+    fn tool(&mut self, tool: &'static Tool) -> Option<[(&'static str, OsString); 1]> {
+        let interrupt = &self.interrupt;
+        let path = self.summary.time(tool.name, || tool.path(interrupt));
+        Some([("PATH", path?)])
     }
 
     fn chart(&mut self) -> Result<()> {
@@ -173,9 +247,20 @@ impl Test<'_> {
             return Ok(());
         }
         let holdfast = holdfast()?;
-        if let Some(helm) = self.summary.time("helm", localkube::helm) {
-            self.summary.time("chart", || chart::compare(&helm, &holdfast));
+        let Some(helm) = self.summary.time("helm", localkube::helm) else { return Ok(()) };
+        self.summary.time("chart", || chart::compare(&helm, &holdfast));
+        let dir = localkube::workspace().join("target/localkube-chart");
+        let _lock = lock(&dir)?;
+        let options = Options { kubernetes: self.args.kubernetes, ..Options::default() };
+        let started = self.summary.time("localkube", || {
+            clear(&dir)?;
+            Localkube::up(&dir, &options)
+        });
+        if let Some((localkube, _)) = started {
+            let interrupt = &self.interrupt;
+            self.summary.time("release", || release::follow(&helm, &localkube, interrupt));
         }
+        self.summary.time("down", || clear(&dir));
         Ok(())
     }
 

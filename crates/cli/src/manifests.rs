@@ -16,10 +16,13 @@ use crate::simulate::print;
     long_about = "Print what to apply to a cluster to install Holdfast\n\n\
         What `serve --install` installs, with a Deployment that serves, and nothing that it may not do \
         without. Needs no cluster. What was applied is removed by `holdfast uninstall`.",
-    after_help = "Examples:\n  \
-        holdfast manifests --image registry.example/holdfast:0.1.0 | kubectl apply -f -\n  \
+    after_help = concat!(
+        "Examples:\n  holdfast manifests --image registry.example/holdfast:",
+        env!("CARGO_PKG_VERSION"),
+        " | kubectl apply -f -\n  \
         holdfast manifests --mode native --pod-groups kubernetes\n  \
         holdfast manifests --mode native --static-pod node > /etc/kubernetes/manifests/holdfast.yaml"
+    )
 )]
 #[expect(clippy::struct_excessive_bools, reason = "each is a flag")]
 pub struct Args {

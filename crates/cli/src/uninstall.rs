@@ -4,7 +4,7 @@ use std::io::Write as _;
 use std::path::PathBuf;
 
 use crate::exit::{Exit, block_on};
-use holdfast_server::{ClusterOptions, Loss, Removal, UninstallOptions};
+use holdfast_server::{ClusterOptions, Removal, UninstallOptions};
 
 #[derive(Debug, clap::Args)]
 #[command(
@@ -63,7 +63,7 @@ fn dry_run(options: &UninstallOptions) -> anyhow::Result<bool> {
     if losses.is_empty() {
         eprintln!("no budget would lose what it protects");
     }
-    Ok(options.allow_loss || losses.iter().all(Loss::is_asked_for))
+    Ok(options.allow(&losses))
 }
 
 fn uninstall(options: &UninstallOptions) -> anyhow::Result<()> {

@@ -9,6 +9,7 @@ use http::{Method, Request, Response, StatusCode, header};
 use http_body_util::BodyExt;
 use kube::client::Body;
 use serde::{Deserialize, Serialize};
+use serde_json::Value;
 
 pub const APPLY_PATCH: &str = "application/apply-patch+yaml";
 pub const STRATEGIC_MERGE_PATCH: &str = "application/strategic-merge-patch+json";
@@ -78,9 +79,9 @@ impl ApiClient {
         self.call(Method::DELETE, path, None).await
     }
 
-    /// Only if it still is the object with this uid.
-    pub async fn delete_only(&self, path: &str, uid: &str) -> Result<Answer, NoAnswer> {
-        let options = serde_json::json!({"preconditions": {"uid": uid}});
+    /// Only if it still is the object with this `uid`, or has this `resourceVersion`.
+    pub async fn delete_only(&self, path: &str, preconditions: Value) -> Result<Answer, NoAnswer> {
+        let options = serde_json::json!({"preconditions": preconditions});
         self.call(Method::DELETE, path, Some(("application/json", json(&options)?))).await
     }
 

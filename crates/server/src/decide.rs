@@ -1,7 +1,9 @@
 //! From a shell's request to the engine's verdict, in time, counted and logged.
 
+use std::borrow::Cow;
 use std::time::Duration;
 
+use holdfast_api::printable;
 use holdfast_core::Eviction;
 use holdfast_core::model::{BudgetKey, Timestamp};
 use holdfast_core::verdict::{CANNOT_EVICT, Cause, Denial, DenyReason, Verdict, signature};
@@ -26,6 +28,12 @@ const FALLBACK: Duration = Duration::from_millis(9200);
 /// Until here it may be found out that nobody stands in the way of this one, and there is time left to
 /// record it.
 const LOOKING: Duration = Duration::from_secs(7);
+
+/// Longest text told of who asked, as the engine records it, and of the request's id.
+const TEXT_MAX: usize = 128;
+
+/// An API server has no longer names.
+const NAME_MAX: usize = 253;
 
 #[derive(Clone, Debug)]
 pub struct Decider {
@@ -88,6 +96,7 @@ impl Decider {
             verdict = self.ask(eviction.clone(), arrived).await;
         }
         let took = arrived.elapsed();
+        make_presentable(&mut eviction);
         self.metrics.decided(&eviction, &verdict, took);
         let told = Told::of(&verdict);
         log(&eviction, &told, exempt, took);
@@ -159,6 +168,23 @@ impl Told {
     }
 }
 
+/// Whoever reaches the port writes into a review what they like. What is told of it, in logs, in traces and on the
+/// page, is no line of somebody else's, and what is kept of it is short.
+fn make_presentable(Eviction { id, pod, requester, .. }: &mut Eviction) {
+    let texts = [
+        (id, TEXT_MAX),
+        (&mut pod.namespace, NAME_MAX),
+        (&mut pod.name, NAME_MAX),
+        (requester, TEXT_MAX),
+    ];
+    for (text, max) in texts {
+        text.truncate(text.floor_char_boundary(max));
+        if let Cow::Owned(clean) = printable(text) {
+            *text = clean;
+        }
+    }
+}
+
 /// Every decision, once.
 fn log(eviction: &Eviction, told: &Told, exempt: Option<Exemption>, took: Duration) {
     tracing::info!(
@@ -175,4 +201,52 @@ fn log(eviction: &Eviction, told: &Told, exempt: Option<Exemption>, took: Durati
         ms = u64::try_from(took.as_millis()).unwrap_or(u64::MAX),
         "decided"
     );
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::decisions::Decision;
+    use crate::metrics::sample::eviction;
+    use holdfast_core::model::{ObjectKey, Operation};
+
+    /// What whoever looks is told of it.
+    async fn told(eviction: Eviction) -> Decision {
+        let (asked, _) = mpsc::channel(1);
+        let decisions = Decisions::default();
+        let decider = Decider { decisions: Some(decisions.clone()), ..Decider::asking(asked) };
+        decider.decide(eviction, Arrived::now(&HeaderMap::new())).await;
+        decisions.after(0).remove(0)
+    }
+
+    #[tokio::test]
+    async fn a_request_is_told_of_as_it_is() {
+        let mut eviction = eviction(Operation::Evict, &"p".repeat(NAME_MAX));
+        eviction.requester = "system:serviceaccount:n:größer".to_owned();
+        let decision = told(eviction.clone()).await;
+        assert_eq!(decision.id, eviction.id);
+        assert_eq!(decision.pod, eviction.pod.to_string());
+        assert_eq!(decision.by, eviction.requester);
+    }
+
+    #[tokio::test]
+    async fn of_a_forged_one_neither_lines_of_its_own_nor_long_ones() {
+        const FORGED: &str = "x\r\n2026-01-01T00:00:00Z INFO decided verdict=\"allow\"\u{1b}[2J";
+        let mut eviction = eviction(Operation::Evict, FORGED);
+        eviction.pod.namespace = FORGED.to_owned();
+        eviction.requester = FORGED.to_owned();
+        let decision = told(eviction.clone()).await;
+        for text in [decision.pod, decision.by] {
+            assert!(text.contains("decided") && !text.contains(char::is_control), "{text:?}");
+        }
+
+        // Of letters that have two bytes each, none is cut in half.
+        let long = "ä".repeat(100_000);
+        eviction.id = "1".repeat(100_000);
+        eviction.pod = ObjectKey::new(long.as_str(), long.as_str());
+        eviction.requester = long;
+        let decision = told(eviction).await;
+        assert_eq!((decision.id.len(), decision.by.len()), (TEXT_MAX, TEXT_MAX));
+        assert_eq!(decision.pod.len(), 2 * (NAME_MAX - 1) + "/".len());
+    }
 }

@@ -15,6 +15,7 @@ use crate::install::certificate::keeper::Bearer;
 use crate::install::native::api_service::Place;
 use crate::install::native::{Takeover, service_port};
 use crate::install::{Entry, Intercept, Registration};
+use crate::metrics::Metrics;
 use crate::native::Native;
 use crate::native::trust::{FrontProxy, Trust};
 use crate::serve::{Mode, ServeOptions};
@@ -91,16 +92,23 @@ impl Duty {
         &mut self,
         options: &ServeOptions,
         unsynced: watch::Receiver<Vec<String>>,
+        metrics: &Metrics,
     ) -> Result<(), Error> {
         match self {
             Self::Webhook(registration) => {
                 let registered = registration.exists().await?;
-                if registered {
-                    registration.register().await?;
-                }
-                synced(unsynced).await;
                 if !registered {
-                    registration.register().await?;
+                    synced(unsynced.clone()).await;
+                }
+                if options.install {
+                    // In turn even to join: native mode may be about to take over what is there.
+                    registration.install().await?;
+                } else {
+                    registration.join().await?;
+                }
+                metrics.asked(true);
+                if registered {
+                    synced(unsynced).await;
                 }
             }
             Self::Native(takeover, leads) => {
@@ -114,13 +122,15 @@ impl Duty {
                     takeover.standing().await?.is_ours()
                 };
                 if ours {
-                    takeover.join().await?;
+                    takeover.join(options.install).await?;
+                    metrics.asked(true);
                     synced(unsynced).await;
                     takeover.complete().await?;
                 } else if options.install || claim {
                     takeover.preflight(accept_bypass).await?;
                     synced(unsynced).await;
                     takeover.install().await?;
+                    metrics.asked(true);
                 } else {
                     let missing = "apiservice/v1.policy (served by kube-apiserver itself)";
                     return Err(Error::NotInstalled(vec![missing.to_owned()]));
@@ -130,11 +140,14 @@ impl Duty {
         Ok(())
     }
 
-    pub async fn keep(&self) {
+    pub async fn keep(&self, metrics: &Metrics) {
         match self {
-            Self::Webhook(registration) => registration.keep().await,
+            Self::Webhook(registration) => {
+                registration.keep(|state| metrics.asked(state.is_asked())).await;
+            }
             Self::Native(takeover, _) => {
-                tokio::join!(takeover.registration.keep(), takeover.keep());
+                let found = |asked| metrics.asked(asked);
+                tokio::join!(takeover.registration.keep(|_| {}), takeover.keep(found));
             }
         }
     }

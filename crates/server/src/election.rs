@@ -7,12 +7,13 @@ use std::time::Duration;
 use holdfast_core::Input;
 use holdfast_core::lease::{Election, LeaseCommand, LeaseInput};
 use tokio::sync::{mpsc, watch};
-use tokio::time::MissedTickBehavior;
+use tokio::time::{Interval, MissedTickBehavior};
 
 use crate::api_client::ApiClient;
 use crate::clock::Clock;
-use crate::effect::lease;
+use crate::effect::lease::{self, Trouble};
 use crate::error::Error;
+use crate::install::NAME;
 use crate::metrics::Metrics;
 use crate::random;
 
@@ -22,61 +23,74 @@ const LOOK: Duration = Duration::from_millis(250);
 /// To give the Lease back at the end. If it takes longer, the next one waits for it to run out.
 const RESIGN: Duration = Duration::from_secs(2);
 
-type Pending = Pin<Box<dyn Future<Output = Result<LeaseInput, String>> + Send>>;
+type Pending = Pin<Box<dyn Future<Output = Result<LeaseInput, Trouble>> + Send>>;
 
-pub struct Elector {
+/// One who stands for election on one Lease.
+pub struct Candidate {
+    identity: String,
     election: Election,
     client: ApiClient,
     clock: Clock,
-    metrics: Metrics,
-    feed: mpsc::Sender<Input>,
-    /// For others who do housekeeping.
-    leads: watch::Sender<bool>,
-    /// The Lease could not be read or written, and that was said.
-    troubled: bool,
+    lease: &'static str,
+    pending: Option<Pending>,
+    look: Interval,
+    /// Why the Lease could not be read or written last.
+    trouble: Option<Trouble>,
 }
 
-impl Elector {
-    pub fn new(
-        client: ApiClient,
-        clock: Clock,
-        metrics: Metrics,
-        feed: mpsc::Sender<Input>,
-    ) -> Result<Self, Error> {
-        let identity = identity()?;
-        tracing::info!(identity, "standing for election");
-        let election = Election::new(identity);
-        let leads = watch::channel(false).0;
-        Ok(Self { election, client, clock, metrics, feed, leads, troubled: false })
-    }
-
-    pub fn leads(&self) -> watch::Receiver<bool> {
-        self.leads.subscribe()
-    }
-
-    /// Runs until `stop` is true, and then makes way for others. Nothing else waits for it: without a
-    /// leader, evictions are decided all the same.
-    pub async fn run(mut self, mut stop: watch::Receiver<bool>) {
-        let mut pending: Option<Pending> = None;
+impl Candidate {
+    pub fn new(client: ApiClient, clock: Clock, lease: &'static str, identity: String) -> Self {
         let mut look = tokio::time::interval(LOOK);
         look.set_missed_tick_behavior(MissedTickBehavior::Delay);
-        loop {
-            let input = tokio::select! {
-                answer = answered(&mut pending) => self.judge(answer),
-                _ = look.tick() => LeaseInput::Tick,
-                _ = stop.wait_for(|stop| *stop) => break,
-            };
-            self.election.handle(self.clock.now(), input);
-            if let Some(command) = self.request() {
-                pending = Some(Box::pin(lease::execute(self.client.clone(), command)));
-            }
-            let leads = self.election.leads(self.clock.now());
-            if !self.announce(leads).await {
-                return;
-            }
+        let election = Election::new(identity.clone());
+        Self { identity, election, client, clock, lease, pending: None, look, trouble: None }
+    }
+
+    /// Waits for the next answer, or for a while. Whether it leads then. May be dropped and called again.
+    pub async fn step(&mut self) -> bool {
+        let input = tokio::select! {
+            answer = answered(&mut self.pending) => self.judge(answer),
+            _ = self.look.tick() => LeaseInput::Tick,
+        };
+        self.election.handle(self.clock.now(), input);
+        if let Some(command) = self.request() {
+            self.pending = Some(Box::pin(lease::execute(self.client.clone(), self.lease, command)));
         }
-        if tokio::time::timeout(RESIGN, self.resign(pending)).await.is_err() {
-            tracing::debug!("the lease could not be given back in time");
+        self.election.leads(self.clock.now())
+    }
+
+    /// Who leads, as last seen; empty if nobody does.
+    pub fn holder(&self) -> &str {
+        self.election.holder()
+    }
+
+    /// Whether the Lease was ours when it was last seen. Unlike who leads, this is not a matter of time: while
+    /// nobody reaches the API server nobody can take it, either.
+    pub fn holds(&self) -> bool {
+        self.election.holder() == self.identity
+    }
+
+    pub fn trouble(&self) -> Option<&Trouble> {
+        self.trouble.as_ref()
+    }
+
+    /// Makes way for others, if that can be done soon. Otherwise they wait until the Lease has run out.
+    pub async fn resign(&mut self) {
+        if tokio::time::timeout(RESIGN, self.give_back()).await.is_err() {
+            tracing::debug!(lease = self.lease, "the lease could not be given back in time");
+        }
+    }
+
+    async fn give_back(&mut self) {
+        // A renewal under way changes the version that giving back depends on.
+        if self.pending.is_some() {
+            let input = answered(&mut self.pending).await.unwrap_or(LeaseInput::Failed);
+            self.election.handle(self.clock.now(), input);
+            self.request();
+        }
+        self.election.handle(self.clock.now(), LeaseInput::Resign);
+        if let Some(command) = self.request() {
+            let _ = lease::execute(self.client.clone(), self.lease, command).await;
         }
     }
 
@@ -91,23 +105,74 @@ impl Elector {
         request
     }
 
-    fn judge(&mut self, answer: Result<LeaseInput, String>) -> LeaseInput {
+    fn judge(&mut self, answer: Result<LeaseInput, Trouble>) -> LeaseInput {
         match answer {
             Ok(input) => {
-                if std::mem::take(&mut self.troubled) {
-                    tracing::info!("the lease can be used again");
-                }
+                self.trouble = None;
                 input
             }
-            Err(reason) => {
-                if !std::mem::replace(&mut self.troubled, true) {
-                    tracing::warn!(
-                        reason,
-                        "cannot use the lease; evictions are decided all the same"
-                    );
-                }
+            Err(trouble) => {
+                self.trouble = Some(trouble);
                 LeaseInput::Failed
             }
+        }
+    }
+}
+
+/// Finds out which instance does the housekeeping.
+pub struct Elector {
+    candidate: Candidate,
+    metrics: Metrics,
+    feed: mpsc::Sender<Input>,
+    /// For others who do housekeeping.
+    leads: watch::Sender<bool>,
+    /// That the Lease could not be used was said.
+    troubled: bool,
+}
+
+impl Elector {
+    pub fn new(
+        client: ApiClient,
+        clock: Clock,
+        metrics: Metrics,
+        feed: mpsc::Sender<Input>,
+    ) -> Result<Self, Error> {
+        let identity = identity()?;
+        tracing::info!(identity, "standing for election");
+        let candidate = Candidate::new(client, clock, NAME, identity);
+        let leads = watch::channel(false).0;
+        Ok(Self { candidate, metrics, feed, leads, troubled: false })
+    }
+
+    pub fn leads(&self) -> watch::Receiver<bool> {
+        self.leads.subscribe()
+    }
+
+    /// Runs until `stop` is true, and then makes way for others. Nothing else waits for it: without a
+    /// leader, evictions are decided all the same.
+    pub async fn run(mut self, mut stop: watch::Receiver<bool>) {
+        loop {
+            let leads = tokio::select! {
+                leads = self.candidate.step() => leads,
+                _ = stop.wait_for(|stop| *stop) => break,
+            };
+            self.tell_trouble();
+            if !self.announce(leads).await {
+                return;
+            }
+        }
+        self.announce(false).await;
+        self.candidate.resign().await;
+    }
+
+    fn tell_trouble(&mut self) {
+        let trouble = self.candidate.trouble();
+        match (trouble, std::mem::replace(&mut self.troubled, trouble.is_some())) {
+            (Some(Trouble { reason, .. }), false) => {
+                tracing::warn!(reason, "cannot use the lease; evictions are decided all the same");
+            }
+            (None, true) => tracing::info!("the lease can be used again"),
+            _ => {}
         }
     }
 
@@ -120,28 +185,14 @@ impl Elector {
         if leads {
             tracing::info!("leading: this instance keeps the statuses up to date");
         } else {
-            tracing::info!(holder = self.election.holder(), "not leading any more");
+            tracing::info!(holder = self.candidate.holder(), "not leading any more");
         }
         self.feed.send(Input::Lead(leads)).await.is_ok()
-    }
-
-    async fn resign(&mut self, mut pending: Option<Pending>) {
-        // A renewal under way changes the version that giving back depends on.
-        if pending.is_some() {
-            let input = answered(&mut pending).await.unwrap_or(LeaseInput::Failed);
-            self.election.handle(self.clock.now(), input);
-            self.request();
-        }
-        self.election.handle(self.clock.now(), LeaseInput::Resign);
-        self.announce(false).await;
-        if let Some(command) = self.request() {
-            let _ = lease::execute(self.client.clone(), command).await;
-        }
     }
 }
 
 /// Never, if nothing is under way.
-async fn answered(pending: &mut Option<Pending>) -> Result<LeaseInput, String> {
+async fn answered(pending: &mut Option<Pending>) -> Result<LeaseInput, Trouble> {
     match pending {
         Some(request) => {
             let answer = request.await;
@@ -153,7 +204,7 @@ async fn answered(pending: &mut Option<Pending>) -> Result<LeaseInput, String> {
 }
 
 /// The host for people, and random digits because a process that starts again is another one.
-fn identity() -> Result<String, Error> {
+pub fn identity() -> Result<String, Error> {
     let system = rustix::system::uname();
     Ok(format!("{}_{}", system.nodename().to_string_lossy(), random::hex()?))
 }

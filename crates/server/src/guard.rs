@@ -51,21 +51,21 @@ impl Guard {
     pub async fn join(&self) -> Result<bool, Error> {
         let exists = self.registration.exists().await?;
         if exists {
-            self.registration.register().await?;
+            self.registration.join().await?;
         }
         Ok(exists)
     }
 
     /// When we can decide, on a cluster that is new to us.
     pub async fn begin(&self) -> Result<(), Error> {
-        self.registration.register().await
+        self.registration.enter(true).await
     }
 
     /// For ever.
     pub async fn keep(self) {
         let Self { registration, conversion, covered, feed } = self;
         let interception = Interception::new(registration, Budgets { feed });
-        tokio::join!(conversion.keep(), interception.keep(covered));
+        tokio::join!(conversion.keep(|_| {}), interception.keep(covered));
     }
 }
 

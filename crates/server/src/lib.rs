@@ -33,8 +33,8 @@ mod effect;
 mod election;
 mod error;
 mod exempt;
-#[cfg(test)]
-mod fuzz;
+#[cfg(any(test, feature = "fuzzing"))]
+pub mod fuzz;
 mod gang;
 mod guard;
 mod health;
@@ -46,6 +46,7 @@ mod metrics;
 mod native;
 mod page;
 mod random;
+mod room;
 mod runtime;
 mod serve;
 mod snapshot;

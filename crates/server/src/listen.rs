@@ -17,7 +17,8 @@ use hyper_util::service::TowerToHyperService;
 use rustls::pki_types::CertificateDer;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::{Semaphore, watch};
+use tokio::sync::{Notify, Semaphore, watch};
+use tokio::time::timeout;
 use tokio_rustls::TlsAcceptor;
 
 use crate::error::Error;
@@ -28,6 +29,12 @@ const DRAIN: Duration = Duration::from_millis(9500);
 /// How long we go on when told to stop: clients with connections learn that they are to have others,
 /// and whatever spreads the calls learns that we are going.
 const NOTICE: Duration = Duration::from_secs(1);
+
+/// Then connections without a request are closed. One that is on its way to such a connection meanwhile is lost, and
+/// a drain gives up on it; so not while others still bring requests,
+const QUIET: Duration = Duration::from_millis(300);
+/// and not for ever.
+const LINGER: Duration = Duration::from_secs(3);
 
 const HANDSHAKE: Duration = Duration::from_secs(5);
 
@@ -82,7 +89,9 @@ async fn serve_within(
 ) {
     let room = Arc::new(Semaphore::new(bounds.connections));
     let graceful = GracefulShutdown::new();
-    let told = map_response_with_state(stop.clone(), last_on_its_connection);
+    let last = Last { stop: stop.clone(), answered: Arc::default() };
+    let answered = last.answered.clone();
+    let told = map_response_with_state(last, last_on_its_connection);
     let router = router.layer(told);
     let mut stopping = pin!(async {
         // An error means that the sender is gone, which is as good a reason to stop.
@@ -122,18 +131,25 @@ async fn serve_within(
         }
     }
     drop(listener);
-    if tokio::time::timeout(DRAIN, graceful.shutdown()).await.is_err() {
+    let quiet = async { while timeout(QUIET, answered.notified()).await.is_ok() {} };
+    // If they still come then, some are lost.
+    let _ = timeout(LINGER, quiet).await;
+    if timeout(DRAIN, graceful.shutdown()).await.is_err() {
         tracing::warn!("closing connections that are still open");
     }
 }
 
+#[derive(Clone, Debug)]
+struct Last {
+    stop: watch::Receiver<bool>,
+    answered: Arc<Notify>,
+}
+
 /// A client that is told will not send its next request into a connection that we are closing.
-async fn last_on_its_connection(
-    State(stop): State<watch::Receiver<bool>>,
-    mut response: Response,
-) -> Response {
-    if *stop.borrow() {
+async fn last_on_its_connection(State(last): State<Last>, mut response: Response) -> Response {
+    if *last.stop.borrow() {
         response.headers_mut().insert(header::CONNECTION, HeaderValue::from_static("close"));
+        last.answered.notify_one();
     }
     response
 }
@@ -151,7 +167,7 @@ async fn connection(
     }
     let result = match tls {
         None => exchange(stream, router.layer(Extension(Peer(peer))), watcher, bounds).await,
-        Some(tls) => match tokio::time::timeout(HANDSHAKE, tls.accept(stream)).await {
+        Some(tls) => match timeout(HANDSHAKE, tls.accept(stream)).await {
             Ok(Ok(stream)) => {
                 let (_, session) = stream.get_ref();
                 let shown = session.peer_certificates().and_then(|chain| chain.first());

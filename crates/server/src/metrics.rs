@@ -1,5 +1,6 @@
 //! What an operator can watch.
 
+mod asked;
 mod blocked;
 pub mod sample;
 #[cfg(test)]
@@ -25,6 +26,7 @@ use prometheus_client::metrics::info::Info;
 use prometheus_client::registry::Registry;
 
 use crate::covered::Groups;
+use asked::Asked;
 use blocked::Blocked;
 pub use watch_lag::Heard;
 use watch_lag::WatchLag;
@@ -49,6 +51,7 @@ pub struct Metrics {
     blocked: Blocked,
     leader: Gauge,
     certificate_until: Gauge,
+    asked: Asked,
     budgets: Family<StateLabels, Gauge>,
     grants_in_flight: Gauge,
     using_pod_grouping: Gauge,
@@ -87,6 +90,7 @@ impl Metrics {
             blocked: Blocked::default(),
             leader: Gauge::default(),
             certificate_until: Gauge::default(),
+            asked: Asked::default(),
             budgets: Family::default(),
             grants_in_flight: Gauge::default(),
             using_pod_grouping: Gauge::default(),
@@ -146,6 +150,11 @@ impl Metrics {
 
     pub fn leads(&self, leads: bool) {
         self.leader.set(leads.into());
+    }
+
+    /// Whether no eviction passes unasked.
+    pub fn asked(&self, asked: bool) {
+        self.asked.set(asked);
     }
 
     /// When the certificate that is served ends, in Unix time.
@@ -332,6 +341,12 @@ impl Metrics {
             "holdfast_certificate_expiry_timestamp_seconds",
             "Unix time at which the certificate that is served ends",
             self.certificate_until.clone(),
+        );
+        registry.register(
+            "holdfast_asked",
+            "Whether API servers ask about every eviction (1), or evictions pass unasked (0) because the webhook \
+             was deleted or weakened and policy/v1 is not Holdfast's, and budgets protect nothing",
+            self.asked.clone(),
         );
         self.register_engine(&mut registry);
         registry.register(

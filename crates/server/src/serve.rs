@@ -11,7 +11,6 @@ use serde::Serialize;
 use tokio::sync::{oneshot, watch};
 use tokio::task::JoinHandle;
 
-use crate::api_client::ApiClient;
 use crate::clock::Clock;
 use crate::connect::{ClusterOptions, connect};
 use crate::decide::Decider;
@@ -23,9 +22,8 @@ use crate::guard::Guard;
 use crate::health::Health;
 use crate::install::certificate::CertificateOptions;
 use crate::install::certificate::keeper::{Bearer, Keeper};
-use crate::install::native::api_service::Standing;
 use crate::install::rights::Needs;
-use crate::install::{self, EXCLUDED_NAMESPACES, Entry, Intercept, Registration};
+use crate::install::{self, Base, EXCLUDED_NAMESPACES, Entry, Intercept, Registration};
 use crate::listen;
 use crate::log_level::{self, LogLevel};
 use crate::metrics::Metrics;
@@ -131,7 +129,7 @@ pub async fn serve(
     tracing::info!(user = %identity, webhook = %addresses.webhook, health = %addresses.health, "connected");
 
     if !native {
-        refuse_beside_native(&client).await?;
+        install::native::refuse_beside(&client).await?;
     }
     let (install, take_over) = (options.install, options.take_over);
     let unavailable = install::unavailable::is_to_be_served(&client, install, take_over).await?;
@@ -143,25 +141,26 @@ pub async fn serve(
         unavailable,
         gangs: gang_api,
         page: options.page.is_some(),
+        installing: options.install || matches!(options.mode, Mode::Native { claim: true, .. }),
     });
+    let base = Base { rights, gangs: gang_api, native };
     if options.install {
-        install::apply(&client, &identity, &rights, gang_api).await?;
-        if native {
-            let (host, port) = (host_of(&addresses.advertised)?, port_of(&addresses.advertised));
-            install::native::apply(&client, &identity, &host, port).await?;
-        }
+        let (host, port) = (host_of(&addresses.advertised)?, port_of(&addresses.advertised));
+        base.apply(&client, &identity, (&host, port)).await?;
     } else {
-        install::check(&client, &rights, gang_api).await?;
+        base.check(&client).await?;
     }
     let registration = Registration {
         client: client.clone(),
         url: addresses.advertised.clone(),
         trusted: keeper.trusted(),
+        base: Arc::new(base),
         entry: Entry::Evictions(Intercept::Outside),
     };
     if unavailable {
         // Before they are listed: those of before a take-over come by way of us.
-        Registration { entry: Entry::Conversion, ..registration.clone() }.register().await?;
+        let conversion = Registration { entry: Entry::Conversion, ..registration.clone() };
+        conversion.enter(options.install).await?;
         install::await_unavailable(&client).await?;
     }
 
@@ -220,12 +219,12 @@ pub async fn serve(
         }
     };
     bearers.extend(duty.bearers());
-    tokio::spawn(keeper.keep(bearers, metrics));
+    tokio::spawn(keeper.keep(bearers, metrics.clone()));
     let router = guarding.into_iter().chain(placing).fold(router, Router::merge);
     let webhook = tokio::spawn(listen::serve(webhook_listener, Some(acceptor), router, parts_stop));
 
     let outcome = tokio::select! {
-        outcome = Box::pin(until_stopped(&options, (duty, guard, gangs), &addresses, unsynced, stop, ready)) => outcome,
+        outcome = Box::pin(until_stopped(&options, (duty, guard, gangs, &metrics), &addresses, unsynced, stop, ready)) => outcome,
         outcome = &mut runtime => return ended(outcome),
         outcome = running(&mut gang_runtime) => return ended(outcome),
     };
@@ -247,7 +246,7 @@ pub async fn serve(
 
 async fn until_stopped(
     options: &ServeOptions,
-    (mut duty, guard, gangs): (Duty, Option<Guard>, Option<Gangs>),
+    (mut duty, guard, gangs, metrics): (Duty, Option<Guard>, Option<Gangs>, &Metrics),
     addresses: &Addresses,
     unsynced: watch::Receiver<Vec<String>>,
     mut stop: watch::Receiver<bool>,
@@ -260,7 +259,7 @@ async fn until_stopped(
                 None => Ok(false),
             }
         };
-        let (joined, ()) = tokio::try_join!(joining, duty.begin(options, unsynced))?;
+        let (joined, ()) = tokio::try_join!(joining, duty.begin(options, unsynced, metrics))?;
         // Deleting it is the kill switch: only an installation brings it back.
         if let (Some(guard), true) = (&guard, options.install && !joined) {
             guard.begin().await?;
@@ -290,22 +289,9 @@ async fn until_stopped(
         }
     };
     tokio::select! {
-        ((), (), ()) = async { tokio::join!(duty.keep(), guarding, placing) } => {}
+        ((), (), ()) = async { tokio::join!(duty.keep(metrics), guarding, placing) } => {}
         // An error means that the sender is gone, which is as good a reason to stop.
         _ = stop.wait_for(|stop| *stop) => {}
-    }
-    Ok(())
-}
-
-/// The webhook of native mode would become ours, and dry runs be decided by other rules than evictions.
-async fn refuse_beside_native(client: &ApiClient) -> Result<(), Error> {
-    // Who may not read it is told so when rights are checked.
-    if Standing::read(client).await.is_ok_and(|standing| standing.is_ours()) {
-        return Err(Error::Obstacles(vec![
-            "policy/v1 is served by Holdfast in native mode: start it with --mode native, or leave native \
-             mode with `holdfast uninstall` first"
-                .to_owned(),
-        ]));
     }
     Ok(())
 }

@@ -5,9 +5,9 @@
 
 use std::time::{Duration, Instant};
 
-use holdfast_core::Config;
 use holdfast_core::model::{LabelSelector, Operator, Requirement};
 use holdfast_core::verdict::{DenyReason, Verdict};
+use holdfast_core::{Command, Config};
 use holdfast_sim::{World, budget, pod};
 
 const LONG: Duration = Duration::from_secs(20);
@@ -125,6 +125,39 @@ fn ten_thousand_pods_in_one_budget() {
     assert!((1000..=2000).contains(&granted), "{granted}");
     let told = |verdict: &Verdict| reason(verdict) == Some(DenyReason::TooManyGrants);
     assert_eq!(verdicts.iter().filter(|verdict| told(verdict)).count(), pods.len() - granted);
+    assert!(began.elapsed() < LONG, "{:?}", began.elapsed());
+    assert_others_are_fine(&mut world);
+}
+
+#[test]
+fn a_thousand_owners_of_kinds_that_do_not_exist() {
+    const OWNERS: usize = 1000;
+    let mut world = world();
+    let began = Instant::now();
+    // Without this total nothing can be said about the budget.
+    world.apply_budget(budget("evil/b").select("app", "evil").max_unavailable(500));
+    world.hold_calls();
+    for i in 0..OWNERS {
+        let (pod, group) = (pod(&format!("evil/p{i}")), format!("g{i}.example"));
+        let name = format!("o{i}");
+        world.apply_pod(pod.label("app", "evil").owned_by(&group, "MadeUp", &name).ready());
+    }
+    let asked = |world: &World| {
+        world.calls_under_way().filter(|call| matches!(call, Command::ReadScale { .. })).count()
+    };
+    // Each is asked about once, whatever happens until there is an answer. The shell sends 16 of them at a time.
+    assert_eq!(asked(&world), OWNERS);
+    for i in 0..OWNERS / 10 {
+        let new = ("new".to_owned(), i.to_string());
+        world.edit_pod(&format!("evil/p{i}"), |pod| pod.labels.extend([new]));
+    }
+    world.advance(Duration::from_mins(5));
+    assert_eq!(asked(&world), OWNERS);
+    world.release_calls();
+    // The answers are that there are none, and after half a minute they are asked about again.
+    world.advance(Duration::from_secs(35));
+    let denied = world.evict_without_delete("evil/p0");
+    assert_eq!(reason(&denied), Some(DenyReason::FailedClosed), "{denied:?}");
     assert!(began.elapsed() < LONG, "{:?}", began.elapsed());
     assert_others_are_fine(&mut world);
 }

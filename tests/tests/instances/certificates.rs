@@ -37,8 +37,9 @@ pub fn certificates_rotate_under_load_and_no_admission_fails() {
     });
     println!("{ROTATIONS} rotations: {tally}");
     assert!(tally.count(201) > 0, "nothing was evicted: {tally}");
-    // What an API server says of a webhook whose certificate it does not know.
-    assert_eq!(tally.count(500), 0, "{tally}");
+    // An eviction is done, refused, or of a pod that is gone. 500 is what an API server says of a webhook whose
+    // certificate it does not know.
+    tally.assert_only(&[201, 404, 429]);
 
     // Wherever we are known by certificates it is by the same, and by few.
     until("every bundle holds the same", || {

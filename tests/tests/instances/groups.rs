@@ -143,16 +143,8 @@ impl Gang {
         }
         let updated = pods.iter().filter(|pod| truth::is_healthy(pod) && !is_applied(pod));
         let updated: Vec<&str> = updated.filter_map(name).collect();
-        let path = self.world.path("api/v1", "pods", "");
         std::thread::scope(|scope| {
-            for part in missing.chunks(missing.len().div_ceil(8).max(1)) {
-                let (admin, path) = (&self.world.admin, &path);
-                scope.spawn(move || {
-                    for pod in part {
-                        let _ = admin.post(path, &pod.manifest()).ok();
-                    }
-                });
-            }
+            scope.spawn(|| self.world.pods_at_once(&missing));
             for part in updated.chunks(updated.len().div_ceil(4).max(1)) {
                 scope.spawn(move || part.iter().for_each(|pod| self.apply(pod)));
             }

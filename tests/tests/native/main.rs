@@ -33,6 +33,7 @@ fn main() -> ExitCode {
     ];
     let on_localkube = tests![
         printed::what_is_printed_takes_over_with_no_other_rights,
+        printed::a_static_pod_takes_over_with_no_other_rights,
         trust::only_the_front_proxy_is_believed,
         control_plane::scheduler_and_controllers_start_and_work_without_errors,
         control_plane::an_api_server_that_restarts_finds_policy_as_it_left_it,

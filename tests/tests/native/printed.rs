@@ -1,7 +1,10 @@
 //! Native mode without the right to install it.
 
+use holdfast_e2e::everything::everything;
+use holdfast_e2e::fixture::fixture;
 use holdfast_e2e::gang::Shape;
-use holdfast_e2e::printed;
+use holdfast_e2e::printed::{self, WithoutInstaller};
+use holdfast_e2e::server;
 use holdfast_e2e::world::World;
 use serde_json::json;
 
@@ -32,5 +35,31 @@ pub fn what_is_printed_takes_over_with_no_other_rights() {
     assert_eq!(admin.get(&path).code, 404);
     let log = server.log();
     assert!(!log.contains("forbidden: User"), "{log}");
+    printed::assert_refused_beyond(&printed::token_of());
     remove(server);
+}
+
+/// Beside an API server, as a user whom the node's file names, and without a Deployment.
+pub fn a_static_pod_takes_over_with_no_other_rights() {
+    // What earlier tests have left.
+    let _ = server::uninstall().expect("it can be uninstalled");
+    printed::await_namespace_gone();
+    let before = everything();
+    let user = &fixture().holdfast_kubeconfig;
+    let without_installer = WithoutInstaller::make();
+    let flags = ["--mode=native", Shape::of_cluster().flag()];
+    let server = printed::start_static("static-pod", &flags, user).expect("it starts");
+    let world = World::new("static-pod");
+    let node = world.node("n");
+    world.replica("a", 2, 2, &[&node]);
+    world.replica("b", 2, 2, &[&node]);
+    world.budget("job", json!({"minAvailable": 1, "budgetScope": "Workload"}));
+    world.evict("a-0").assert_evicted();
+    world.evict("b-0").assert_denied(&["job needs 1 healthy replica and has 1"]);
+    let log = server.log();
+    assert!(!log.contains("forbidden: User"), "{log}");
+    printed::assert_refused_beyond(user);
+    remove(server);
+    drop(without_installer);
+    printed::await_nothing_left(&before, "e2e-static-pod");
 }

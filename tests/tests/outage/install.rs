@@ -2,7 +2,6 @@
 
 use std::time::Duration;
 
-use holdfast_e2e::client::Client;
 use holdfast_e2e::everything::everything;
 use holdfast_e2e::fixture::fixture;
 use holdfast_e2e::gang::Shape;
@@ -96,6 +95,66 @@ pub fn what_is_being_removed_is_waited_for() {
     let _ = server::uninstall().expect("it can be uninstalled");
 }
 
+/// Otherwise each would undo the other's work.
+pub fn whoever_installs_is_waited_for() {
+    let mut server = Server::start("install-turn").expect("it starts");
+    let admin = &fixture().admin;
+    let lease =
+        "/apis/coordination.k8s.io/v1/namespaces/holdfast-system/leases/holdfast-installation";
+    let holder = |holder: Option<&str>| {
+        let _ = admin.patch(lease, &json!({"spec": {"holderIdentity": holder}})).ok();
+    };
+    holder(Some("somebody"));
+    std::thread::scope(|scope| {
+        let uninstalling = scope.spawn(server::uninstall);
+        std::thread::sleep(Duration::from_secs(3));
+        assert!(!uninstalling.is_finished(), "somebody installs, and it did not wait");
+        let _ = admin.get(WEBHOOK).ok();
+        holder(None);
+        let told = uninstalling.join().expect("it does not panic").expect("it can be uninstalled");
+        assert!(told.contains("waiting: somebody installs or uninstalls"), "{told}");
+    });
+    server.terminate();
+    assert_eq!(server.wait().code(), Some(0));
+}
+
+/// Whichever comes first: what is there is whole, or nothing is.
+pub fn all_at_once_leave_no_half() {
+    let admin = &fixture().admin;
+    let parts = [
+        WEBHOOK,
+        "/apis/flowcontrol.apiserver.k8s.io/v1/flowschemas/holdfast",
+        "/apis/rbac.authorization.k8s.io/v1/clusterroles/holdfast",
+        "/apis/apiextensions.k8s.io/v1/customresourcedefinitions/poddisruptionbudgets.policy.holdfast.dev",
+    ];
+    for pause in [0, 150, 400] {
+        let mut before = Server::start("install-race").expect("it starts");
+        before.terminate();
+        assert_eq!(before.wait().code(), Some(0));
+        let mut server = std::thread::scope(|scope| {
+            let starting = scope.spawn(|| Server::start("install-race"));
+            std::thread::sleep(Duration::from_millis(pause));
+            let uninstalling = [scope.spawn(server::uninstall), scope.spawn(server::uninstall)];
+            for uninstalling in uninstalling {
+                let told = uninstalling.join().expect("it does not panic");
+                let _ = told.expect("it can be uninstalled");
+            }
+            starting.join().expect("it does not panic")
+        });
+        let there = parts.map(|part| admin.get(part).code == 200);
+        println!(
+            "{pause} ms: {}, {there:?}",
+            if server.is_ok() { "started" } else { "not started" }
+        );
+        assert!(there.iter().all(|is| *is == there[0]), "{parts:?}: {there:?}");
+        if let Ok(server) = &mut server {
+            server.terminate();
+            assert_eq!(server.wait().code(), Some(0));
+        }
+        let _ = server::uninstall().expect("it can be uninstalled");
+    }
+}
+
 /// Serving needs no right but those that are printed with it, whatever is chosen.
 pub fn what_is_printed_serves_and_goes_without_a_trace() {
     // What earlier tests have left.
@@ -121,60 +180,13 @@ pub fn what_is_printed_serves_and_goes_without_a_trace() {
         world.evict("b-0").assert_denied(&["job needs 1 healthy replica and has 1"]);
         let log = server.log();
         assert!(!log.contains("forbidden"), "{log}");
-        assert_refused_beyond();
+        printed::assert_refused_beyond(&printed::token_of());
 
         let told = server::uninstall().expect("it can be uninstalled");
         server.terminate();
         assert_eq!(server.wait().code(), Some(0));
         assert!(!told.contains("not ours"), "{told}");
-        until("nothing of ours is left", || {
-            let mut left = everything();
-            left.retain(|object| !before.contains(object) && !object.contains("e2e-printed"));
-            let left = Vec::from_iter(left);
-            if left.is_empty() { Ok(()) } else { Err(left.join("\n")) }
-        });
-    }
-}
-
-/// What somebody would do first who has got hold of its token.
-fn assert_refused_beyond() {
-    let taken = Client::intruder(&printed::token_of()).expect("it has a token");
-    let (core, rbac) = ("/api/v1", "/apis/rbac.authorization.k8s.io/v1");
-    let webhooks = "/apis/admissionregistration.k8s.io/v1/mutatingwebhookconfigurations";
-    let system = format!("{core}/namespaces/holdfast-system");
-    let pod =
-        json!({"metadata": {"name": "p"}, "spec": {"containers": [{"name": "c", "image": "i"}]}});
-    let webhook = json!({"metadata": {"name": "other"}, "webhooks": []});
-    let role = json!({"metadata": {"name": "other"}, "rules": [{"apiGroups": ["*"], "resources": ["*"], "verbs": ["*"]}]});
-    let eviction = json!({"metadata": {"name": "b-0"}});
-    let budget = json!({"metadata": {"name": "x"}, "spec": {"minAvailable": 1}});
-    let answers = [
-        taken.get(&format!("{core}/secrets")),
-        taken.get(&format!("{system}/secrets")),
-        taken.get(&format!("{core}/configmaps")),
-        taken.get(&format!("{webhooks}/other")),
-        taken.put(&format!("{webhooks}/other"), &webhook),
-        taken.post(webhooks, &webhook),
-        taken.delete(&format!("{webhooks}/holdfast")),
-        taken.post(&format!("{system}/pods"), &pod),
-        taken.delete(&format!("{system}/pods/p")),
-        taken.post(&format!("{system}/pods/b-0/eviction"), &eviction),
-        taken.post(&format!("{system}/pods/b-0/exec?command=sh"), &json!({})),
-        taken.post(
-            &format!("{system}/serviceaccounts/holdfast/token"),
-            &json!({"spec": {"audiences": []}}),
-        ),
-        taken.post(&format!("{rbac}/clusterroles"), &role),
-        taken.put(&format!("{rbac}/clusterroles/holdfast"), &role),
-        taken.patch(&format!("{core}/nodes/n"), &json!({"spec": {"unschedulable": true}})),
-        taken.delete(&format!("{core}/namespaces/default")),
-        taken.post("/apis/policy.holdfast.dev/v1/namespaces/default/poddisruptionbudgets", &budget),
-        taken.delete("/apis/policy.holdfast.dev/v1/namespaces/default/poddisruptionbudgets"),
-    ];
-    for (i, answer) in answers.iter().enumerate() {
-        // It evicts gangs that are not whole in time, by name only those that are there.
-        let may_evict = Shape::of_cluster() == Shape::Holdfast && answer.code == 404;
-        assert!(answer.code == 403 || may_evict, "request {i}: {}", answer.message());
+        printed::await_nothing_left(&before, "e2e-printed");
     }
 }
 

@@ -32,8 +32,11 @@ fn main() -> ExitCode {
         start::what_is_not_installed_is_named,
         install::what_was_installed_can_be_removed_without_a_trace,
         install::what_is_being_removed_is_waited_for,
+        install::whoever_installs_is_waited_for,
     ];
     tests.extend(of_the_process.into_iter().map(Test::without_nodes));
+    let long = tests![install::all_at_once_leave_no_half];
+    tests.extend(long.into_iter().map(Test::without_nodes).map(Test::long));
     let clean = || server::uninstall().map(drop);
     suite::run(Arguments::from_args(), 1, &tests, clean, |()| clean())
 }

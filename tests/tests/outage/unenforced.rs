@@ -2,6 +2,7 @@
 
 use holdfast_e2e::holdfast;
 use holdfast_e2e::server::{self, Server};
+use holdfast_e2e::wait::until;
 use holdfast_e2e::world::World;
 use serde_json::json;
 
@@ -13,6 +14,14 @@ pub fn a_drain_that_nothing_would_hold_back_is_refused_and_why_says_so() {
     world.budget("job", json!({"minAvailable": 1, "budgetScope": "Workload"}));
     let (code, text) = holdfast(&["why", "a-0", "-n", &world.namespace]);
     assert_eq!(code, Some(1), "{text}");
+    assert_eq!(server.metric(ASKED), Some(1.0));
+    // An alert can tell that somebody has weakened the webhook, and that it was set right.
+    for (policy, asked) in [("Ignore", 0.0), ("Fail", 1.0)] {
+        let path = "/webhooks/0/failurePolicy";
+        let patch = json!([{"op": "replace", "path": path, "value": policy}]);
+        let _ = world.admin.json_patch(WEBHOOK, &patch).ok();
+        await_asked(&server, asked);
+    }
 
     // A mark that anybody may write hides nothing.
     world.annotate_budget("job", "holdfast.dev/imported-from", "1a2b");
@@ -27,6 +36,7 @@ pub fn a_drain_that_nothing_would_hold_back_is_refused_and_why_says_so() {
 
     server::uninstall_with(&["--allow-loss"]).expect("it uninstalls, and keeps the budgets");
     let _ = world.admin.get(&world.budget_path("job")).ok();
+    await_asked(&server, 0.0);
     server.terminate();
     assert!(server.wait().success());
     let (code, text) = holdfast(&["why", "a-0", "-n", &world.namespace]);
@@ -46,4 +56,17 @@ pub fn a_drain_that_nothing_would_hold_back_is_refused_and_why_says_so() {
     assert_eq!(world.pods().len(), 2);
     let object = world.admin.get(&format!("/api/v1/nodes/{node}")).ok().body;
     assert_ne!(object["spec"]["unschedulable"], true, "it is left as it was");
+}
+
+const WEBHOOK: &str =
+    "/apis/admissionregistration.k8s.io/v1/mutatingwebhookconfigurations/holdfast";
+
+const ASKED: &str = "holdfast_asked ";
+
+#[track_caller]
+fn await_asked(server: &Server, asked: f64) {
+    until("it is known whether evictions are asked about", || match server.metric(ASKED) {
+        now if now == Some(asked) => Ok(()),
+        now => Err(format!("{ASKED}is {now:?}")),
+    });
 }

@@ -127,7 +127,9 @@ fn image(program: &Path, to: &Path) -> Result<()> {
     make_dir(&context)?;
     copy(program, &context.join("holdfast"))?;
     copy(&workspace().join("Containerfile"), &context.join("Containerfile"))?;
-    let name = format!("holdfast:{VERSION}");
+    // In full: what loads the archive into a node keeps the name as it is, and by this one kubelets look for
+    // `holdfast:VERSION`.
+    let name = format!("docker.io/library/holdfast:{VERSION}");
     let buildah = |args: &[&OsStr]| {
         let mut command = Command::new("buildah");
         command.arg("--root").arg(scratch.join("root")).arg("--runroot").arg(scratch.join("run"));

@@ -1,10 +1,13 @@
-//! Every link of a page leads to a file that is there, and to a heading in it.
+//! Every link of a page leads to a file that is there, and to a heading in it. Those of the book stay in it: mdBook takes
+//! nothing else along.
 
 use std::collections::BTreeMap;
 use std::path::{Component, Path, PathBuf};
 
 use super::page::Page;
 use crate::localkube::workspace;
+
+const BOOK: &str = "docs";
 
 /// What leads nowhere, with its place.
 pub fn dead(pages: &[Page]) -> Vec<String> {
@@ -22,10 +25,11 @@ pub fn dead(pages: &[Page]) -> Vec<String> {
                 file => plain(&page.path.with_file_name("").join(file)),
             };
             let is_there = by_path.contains_key(path.as_path()) || workspace().join(&path).exists();
+            let leaves_the_book = page.path.starts_with(BOOK) && !path.starts_with(BOOK);
             let known = by_path
                 .get(path.as_path())
                 .is_none_or(|to| to.anchors.iter().any(|a| a == heading));
-            if !is_there || !(heading.is_empty() || known) {
+            if !is_there || leaves_the_book || !(heading.is_empty() || known) {
                 dead.push(format!("{}:{line}: {target}", page.path.display()));
             }
         }
@@ -55,9 +59,16 @@ mod tests {
     #[test]
     fn dead_links_are_found() {
         let text =
-            "# One\n[a](#one) [b](#two) [c](../README.md) [d](gone.md) [e](https://example.com)";
+            "# One\n[a](#one) [b](#two) [c](install.md) [d](gone.md) [e](https://example.com)";
         let page = Page::read("docs/x.md".into(), text).unwrap();
         assert_eq!(dead(&[page]), ["docs/x.md:2: #two", "docs/x.md:2: gone.md"]);
+    }
+
+    #[test]
+    fn links_stay_in_the_book() {
+        let page = |path: &str, text| Page::read(path.into(), text).unwrap();
+        let pages = [page("docs/x.md", "[a](../README.md)"), page("x.md", "[b](docs/install.md)")];
+        assert_eq!(dead(&pages), ["docs/x.md:1: ../README.md"]);
     }
 
     /// So that none is left out of the book.
@@ -65,8 +76,8 @@ mod tests {
     fn the_book_has_every_page() {
         let pages = Page::all().unwrap();
         let summary = pages.iter().find(|page| page.path.ends_with("SUMMARY.md")).unwrap();
-        for page in pages.iter().filter(|page| page.path.starts_with("docs")) {
-            let path = page.path.strip_prefix("docs").unwrap().to_str().unwrap();
+        for page in pages.iter().filter(|page| page.path.starts_with(BOOK)) {
+            let path = page.path.strip_prefix(BOOK).unwrap().to_str().unwrap();
             let is_listed = summary.links.iter().any(|(_, target)| target == path);
             assert!(is_listed || path == "SUMMARY.md", "{path} is not in docs/SUMMARY.md");
         }

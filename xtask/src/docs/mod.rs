@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! page:  fences, headings and links of a page
-//! links: every link leads somewhere                              (a test, here)
+//! links: every link leads somewhere                              (a test, here; and that versions are this one)
 //! run:   every command of a page is run, or says why it is not   (stages of `cargo xtask test`)
 //! ```
 //!
@@ -38,4 +38,42 @@ pub fn run(_: &Args) -> Result<bool> {
         .status()
         .context("start cargo")?;
     Ok(status.success())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::page::Page;
+    use crate::dist::VERSION;
+    use crate::localkube::workspace;
+    use std::{fs, path::Path};
+
+    /// Versions of archives and images in a text: `holdfast-1.2.3.oci.tar`, `holdfast:1.2.3`.
+    fn versions(text: &str) -> Vec<&str> {
+        let after =
+            ["holdfast-", "holdfast:"].into_iter().flat_map(|name| text.split(name).skip(1));
+        let versions = after.map(|rest| {
+            let end = rest.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(rest.len());
+            rest[..end].trim_end_matches('.')
+        });
+        versions.filter(|version| version.contains('.')).collect()
+    }
+
+    #[test]
+    fn the_docs_name_the_version_that_there_is() {
+        let text = "holdfast-1.2.3.oci.tar, r/holdfast:1.2.4. In holdfast-system";
+        assert_eq!(versions(text), ["1.2.3", "1.2.4"]);
+        let mut found = 0;
+        for page in Page::all().unwrap() {
+            // What was is another matter.
+            if page.path == Path::new("CHANGELOG.md") {
+                continue;
+            }
+            let text = fs::read_to_string(workspace().join(&page.path)).unwrap();
+            for version in versions(&text) {
+                assert_eq!(version, VERSION, "{}", page.path.display());
+                found += 1;
+            }
+        }
+        assert!(found > 9, "{found}");
+    }
 }

@@ -22,6 +22,10 @@ const PATIENCE: Duration = Duration::from_mins(5);
 /// This page comes first: it makes the cluster that the others use.
 const QUICKSTART: &str = "docs/quickstart-localkube.md";
 
+/// With the block of it that has this command, its `LeaderWorkerSet` is protected. How long that takes is what
+/// people go by.
+const PROTECTED: &str = "kubectl wait lws/serving ";
+
 /// Where a block is run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Place {
@@ -60,12 +64,23 @@ pub fn on_localkube(
     let mut script = String::new();
     for last in [false, true] {
         for page in &pages {
-            let blocks = at(page, Place::Localkube { last })?;
-            script.extend(blocks.iter().map(|block| step(page, block)));
+            for block in at(page, Place::Localkube { last })? {
+                script += &step(page, block);
+                if page.path == Path::new(QUICKSTART) && block.text.contains(PROTECTED) {
+                    script += "echo \"--- protected after $SECONDS s\"\n";
+                }
+            }
         }
     }
     let environment = [("HOLDFAST_LOCALKUBE_DIR", cluster)];
-    execute(&script, holdfast, dir, &environment, interrupt)
+    execute(&script, holdfast, dir, &environment, interrupt)?;
+    let log = fs::read_to_string(dir.join("log")).context("read what the quickstart said")?;
+    let protected = log.lines().find_map(|line| line.strip_prefix("--- protected "));
+    println!(
+        "the quickstart: protected {}, from its first command on",
+        protected.unwrap_or("never")
+    );
+    Ok(())
 }
 
 fn at(page: &Page, place: Place) -> Result<Vec<&Block>> {
@@ -229,6 +244,14 @@ mod tests {
         for page in Page::all().unwrap() {
             at(&page, Place::Here).unwrap();
         }
+    }
+
+    #[test]
+    fn the_quickstart_protects_something_once() {
+        let pages = Page::all().unwrap();
+        let page = pages.iter().find(|page| page.path == Path::new(QUICKSTART)).unwrap();
+        let protecting = page.blocks.iter().filter(|block| block.text.contains(PROTECTED));
+        assert_eq!(protecting.count(), 1);
     }
 
     /// Comments may be left out.

@@ -44,7 +44,7 @@ const REFUSED: [&str; 5] =
     ["mode=other", "replicas=0", "podgroups=holdfast", "image.digest=1", "extraArgs={install}"];
 
 /// Parts that are off by default, and what is rendered of them.
-const MORE: [(&str, &str); 6] = [
+const MORE: [(&str, &str); 9] = [
     ("serviceMonitor.enabled=true", "kind: ServiceMonitor"),
     (
         "prometheusRule.enabled=true,prometheusRule.groups[0].name=own,prometheusRule.groups[0].rules[0].alert=x",
@@ -54,7 +54,17 @@ const MORE: [(&str, &str); 6] = [
     ("tolerations[0].operator=Exists", "operator: Exists"),
     ("tlsSecret=own", "secretName: own"),
     ("extraArgs={--log-level=debug}", "--log-level=debug"),
+    ("prometheusRule.enabled=true", "alert: HoldfastDown"),
+    (
+        "networkPolicy.from[0].ipBlock.cidr=10.0.0.0/28",
+        "from:\n        - ipBlock:\n            cidr: 10.0.0.0/28\n    - ports:\n        - port: health",
+    ),
+    ("global.of=another-chart", "kind: Deployment"),
 ];
+
+/// Values, and what is not rendered with them.
+const LESS: [(&str, &str); 2] =
+    [("priorityClassName=", "kind: ResourceQuota"), ("priorityClassName=", "priorityClassName")];
 
 pub fn compare(helm: &Path, holdfast: &Path) -> Result<()> {
     let helm = Helm { program: helm.to_owned(), chart: workspace().join("charts/holdfast") };
@@ -79,6 +89,10 @@ pub fn compare(helm: &Path, holdfast: &Path) -> Result<()> {
         let rendered = helm.template(&[value])?;
         by_name(&rendered).with_context(|| format!("with {value}"))?;
         ensure!(rendered.contains(wanted), "{value} does not render {wanted:?}");
+    }
+    for (value, unwanted) in LESS {
+        let rendered = helm.template(&[value])?;
+        ensure!(!rendered.contains(unwanted), "{value} renders {unwanted:?}");
     }
     let elsewhere = ["template", "holdfast", KUBERNETES, "--namespace", "default"];
     ensure!(helm.run(&elsewhere, &[]).is_err(), "the chart goes into another namespace");

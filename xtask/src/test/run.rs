@@ -1,11 +1,13 @@
-//! Cargo as a child that does not outlive us, nor what it starts.
+//! Cargo, or ourselves, as a child that does not outlive us, nor what it starts.
 
 use std::{
     env,
     ffi::OsString,
+    fs::File,
     io::{BufRead as _, BufReader, Read},
     os::unix::process::CommandExt as _,
-    process::{Child, Stdio},
+    path::Path,
+    process::{Child, Command, Stdio},
     thread,
     time::{Duration, Instant},
 };
@@ -26,9 +28,24 @@ pub fn cargo(
     interrupt: &Interrupt,
     counts: &mut Counts,
 ) -> Result<()> {
-    if interrupt.came() {
-        bail!("interrupted");
-    }
+    let command = cargo_command(args, environment);
+    run(command, interrupt, counts).with_context(|| format!("`cargo {}`", args.join(" ")))
+}
+
+/// As [`cargo`], with its errors in a file.
+pub fn cargo_logged(
+    args: &[&str],
+    environment: &[(&'static str, OsString)],
+    interrupt: &Interrupt,
+    log: &Path,
+) -> Result<()> {
+    let mut command = cargo_command(args, environment);
+    command.stderr(File::create(log).with_context(|| format!("create {}", log.display()))?);
+    run(command, interrupt, &mut Counts::default())
+        .with_context(|| format!("`cargo {}`", args.join(" ")))
+}
+
+fn cargo_command(args: &[&str], environment: &[(&'static str, OsString)]) -> Command {
     let mut command = localkube::cargo();
     // What cargo told us about this package. Build scripts that look at it would think that they
     // are asked for another, and half of the workspace would be compiled anew.
@@ -40,15 +57,27 @@ pub fn cargo(
             command.env_remove(name);
         }
     }
+    command.args(args).envs(environment.iter().map(|(name, value)| (name, value)));
+    command
+}
+
+/// Another chore of this program, likewise.
+pub fn xtask(args: &[&str], interrupt: &Interrupt) -> Result<()> {
+    let mut command = Command::new(env::current_exe().context("find this program")?);
+    command.args(args);
+    run(command, interrupt, &mut Counts::default())
+        .with_context(|| format!("`cargo xtask {}`", args.join(" ")))
+}
+
+fn run(mut command: Command, interrupt: &Interrupt, counts: &mut Counts) -> Result<()> {
+    interrupt.check()?;
     let mut child = command
-        .args(args)
-        .envs(environment.iter().map(|(name, value)| (name, value)))
         .stdin(Stdio::null())
         .stdout(Stdio::piped())
         // A group of its own: so we can end it as a whole, and Ctrl-C reaches us first.
         .process_group(0)
         .spawn()
-        .context("start cargo")?;
+        .context("start it")?;
     let stdout = child.stdout.take().context("its output is piped")?;
     let group = i32::try_from(child.id()).ok().and_then(Pid::from_raw).context("it has a pid")?;
     let shown = thread::spawn(move || show(stdout));
@@ -57,11 +86,9 @@ pub fn cargo(
     kill_process_group(group, Signal::TERM).ok();
     *counts = shown.join().unwrap_or_default();
     let status = status?;
-    if interrupt.came() {
-        bail!("interrupted");
-    }
+    interrupt.check()?;
     if !status.success() {
-        bail!("`cargo {}`: {status}", args.join(" "));
+        bail!("{status}");
     }
     Ok(())
 }
@@ -69,7 +96,7 @@ pub fn cargo(
 fn wait(child: &mut Child, group: Pid, interrupt: &Interrupt) -> Result<std::process::ExitStatus> {
     let mut told: Option<Instant> = None;
     loop {
-        if let Some(status) = child.try_wait().context("wait for cargo")? {
+        if let Some(status) = child.try_wait().context("wait for it")? {
             return Ok(status);
         }
         match told {

@@ -2,7 +2,7 @@
 //! makes of the page.
 
 use std::{
-    env, fs,
+    fs,
     path::{Path, PathBuf},
     process::Command,
     time::Instant,
@@ -11,6 +11,7 @@ use std::{
 use anyhow::{Context as _, Result, bail, ensure};
 use serde_json::{Value, json};
 
+use super::tools;
 use crate::localkube::workspace;
 
 const NODES: usize = 1000;
@@ -147,36 +148,13 @@ fn browse(browser: &Path, page: &Path, dir: &Path, what: &[&str]) -> Result<Vec<
 
 /// A Chromium: one that is there, or one that apt-get can install.
 pub fn browser() -> Option<PathBuf> {
-    installed(&["chromium", "chromium-browser", "google-chrome", "google-chrome-stable"])
+    let names = ["chromium", "chromium-browser", "google-chrome", "google-chrome-stable"];
+    tools::of_system(&names, &PACKAGES)
 }
 
 /// What drives it.
 pub fn driver() -> Option<PathBuf> {
-    installed(&["chromedriver"])
+    tools::of_system(&["chromedriver"], &PACKAGES)
 }
 
-fn installed(names: &[&str]) -> Option<PathBuf> {
-    find(names).or_else(|| {
-        println!("no {} here; try apt-get install chromium chromium-driver", names[0]);
-        let apt = |args: &[&str]| {
-            let mut command = Command::new("apt-get");
-            command.args(args).env("DEBIAN_FRONTEND", "noninteractive");
-            command.output().is_ok_and(|output| output.status.success())
-        };
-        let packages = ["chromium", "chromium-driver"];
-        let install =
-            [&["install", "--yes", "--quiet", "--no-install-recommends"], &packages[..]].concat();
-        // The lists of a new machine may be none, or old.
-        if !apt(&install) && apt(&["update"]) {
-            apt(&install);
-        }
-        find(names)
-    })
-}
-
-fn find(names: &[&str]) -> Option<PathBuf> {
-    let path = env::var_os("PATH")?;
-    let places: Vec<PathBuf> = env::split_paths(&path).collect();
-    let mut all = names.iter().flat_map(|name| places.iter().map(move |place| place.join(name)));
-    all.find(|program| program.is_file())
-}
+const PACKAGES: [&str; 2] = ["chromium", "chromium-driver"];

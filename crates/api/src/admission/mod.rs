@@ -186,6 +186,10 @@ where
     match review.request {
         None => Err(ReviewError::new(None, "request", "is missing")),
         Some(request) if request.uid.is_empty() => Err(request.wrong("request.uid", "is missing")),
+        // It is written to logs as it is. No API server makes another kind.
+        Some(request) if !request.uid.bytes().all(|byte| byte.is_ascii_graphic()) => {
+            Err(ReviewError::new(None, "request.uid", "has characters that are not to be seen"))
+        }
         Some(request) => Ok(request),
     }
 }

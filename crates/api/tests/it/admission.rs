@@ -107,6 +107,10 @@ fn an_error_names_the_field() {
         (json!({}), "request", None),
         (json!({"request": null}), "request", None),
         (with("/request/uid", json!("")), "request.uid", None),
+        // Logs have it as it is.
+        (with("/request/uid", json!("r1\nr2")), "request.uid", None),
+        (with("/request/uid", json!("r 1")), "request.uid", None),
+        (with("/request/uid", json!("r\u{202e}1")), "request.uid", None),
         (with("/request/subResource", json!("")), "request.subResource", Some("r1")),
         (with("/request/resource/resource", json!("nodes")), "request.subResource", Some("r1")),
         (with("/request/object", Value::Null), "request.object", Some("r1")),

@@ -7,16 +7,30 @@ use holdfast_api::native::{protobuf, strategic, table, validate};
 use holdfast_api::unavailable::convert::convert;
 use holdfast_api::{decode, gang};
 use holdfast_core::gang::{Kind as GangKind, Owner, Settings, World};
+use holdfast_core::lease::{Election, LeaseInput};
 use holdfast_core::model::{GroupApi, GroupKind, Timestamp};
 use holdfast_core::{Config, Engine, Eviction, Input, Kind};
-use http::{HeaderMap, HeaderValue, header};
-use serde_json::Value;
+use http::{HeaderMap, HeaderName, HeaderValue, StatusCode, header};
+use rcgen::{CertificateParams, DnType, KeyPair};
+use serde_json::{Value, json};
+use std::sync::LazyLock;
 use std::time::Duration;
 
-use super::{Target, fuzz};
+use super::Target;
+use crate::api_client::Answer;
+use crate::effect::lease;
 use crate::native::fuzzed;
+use crate::traces::Parent;
 use crate::watch::wire::{Event, Page, object_of_change};
 use crate::webhook;
+
+// Where nobody else has a way to it. Both stand alone, and are read here as they are there.
+#[path = "../install/bundle.rs"]
+#[expect(dead_code, clippy::duplicate_mod, reason = "not all of it decodes")]
+mod bundle;
+#[path = "../../../cli/src/simulate/input.rs"]
+#[expect(dead_code, reason = "not all of it decodes")]
+mod input;
 
 const REVIEW: &[u8] = br#"{"apiVersion":"admission.k8s.io/v1","kind":"AdmissionReview","request":{"uid":"r1",
     "kind":{"kind":"Eviction"},"resource":{"group":"","version":"v1","resource":"pods"},"subResource":"eviction",
@@ -61,6 +75,13 @@ const OWNER: &str = r#"{"apiVersion":"apps/v1","kind":"StatefulSet","metadata":{
 const NODE: &str = r#"{"kind":"Node","metadata":{"name":"m","labels":{"a":"b"}},"spec":{"unschedulable":true,"taints":[{"key":"k",
     "effect":"NoSchedule"}]},"status":{"allocatable":{"cpu":"4","memory":"8Gi","pods":"110"},"conditions":[{"type":"Ready","status":"True"}]}}"#;
 
+const LEASE: &str = r#"{"kind":"Lease","metadata":{"name":"holdfast","uid":"l1","resourceVersion":"9"},"spec":{"holderIdentity":"h",
+    "leaseDurationSeconds":15,"acquireTime":"2026-01-01T00:00:00.000000Z","renewTime":"2026-01-01T00:00:05.000000Z","leaseTransitions":2},
+    "reason":"NotFound","message":"m","details":{"name":"holdfast"}}"#;
+
+const STATUS: &str = r#"{"kind":"Status","code":410,"reason":"Expired","message":"poddisruptionbudgets.policy.holdfast.dev is too old",
+    "details":{"group":"policy.holdfast.dev","causes":[{"message":"policy.holdfast.dev"}]}}"#;
+
 fn told<T>(result: Result<T, impl std::fmt::Display>, what: impl FnOnce(T) -> String) -> String {
     match result {
         Ok(read) => format!("yes {}", what(read)),
@@ -78,13 +99,17 @@ fn answered<T>(result: Result<T, ReviewError>, what: impl FnOnce(T) -> String) -
 }
 
 macro_rules! targets {
-    ($($name:ident: [$($seed:expr),*] $target:expr;)*) => {$(
-        #[test]
+    ($($name:ident: [$($seed:expr),*] $target:expr;)*) => {
+        pub const TARGETS: &[Target] = &[$(Target {
+            name: stringify!($name),
+            seeds: || vec![$(AsRef::<[u8]>::as_ref(&$seed).to_owned()),*],
+            run: $target,
+        }),*];
+        $(#[test]
         fn $name() {
-            let target: Target = $target;
-            fuzz(stringify!($name), &[$(AsRef::<[u8]>::as_ref(&$seed)),*], target);
-        }
-    )*};
+            super::tests::fuzz(stringify!($name));
+        })*
+    };
 }
 
 targets! {
@@ -122,7 +147,8 @@ targets! {
         let converted = response["convertedObjects"].as_array().map(Vec::len);
         match response["result"]["status"].as_str() {
             Some("Success") => {
-                let review: Value = serde_json::from_slice(input).unwrap();
+                // Names of fields that nobody looks at may be no text, and then this is no JSON.
+                let Ok(review) = serde_json::from_slice::<Value>(input) else { return "yes, almost".to_owned() };
                 let asked = review["request"]["objects"].as_array().map_or(0, Vec::len);
                 assert_eq!(converted, Some(asked));
                 "yes".to_owned()
@@ -211,6 +237,92 @@ targets! {
         world(&seen).plan(Timestamp(0));
         read
     };
+    relayed_watches: [event("ADDED", BUDGET), event("DELETED", BUDGET), event("ERROR", STATUS)] |input| {
+        // The first event of a watch, and one that follows it.
+        let mut first = [true; 3];
+        format!("{} {}", fuzzed::watch(input, &mut first), fuzzed::watch(input, &mut first))
+    };
+    front_proxies: [front_proxy()] |input| told(fuzzed::front_proxy(input), |told| told);
+    remote_users: [b"x-remote-user: alice\nx-remote-group: a\nx-remote-group: b"] |input| {
+        told(fuzzed::remote_user(&headers(input)), |user| user)
+    };
+    front_proxy_certificates: [CERTIFICATE.der()] |input| {
+        told(fuzzed::front_proxy_certificate(input), |user| user)
+    };
+    traceparents: [b"00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"] |input| {
+        let mut headers = HeaderMap::new();
+        let Ok(value) = HeaderValue::from_bytes(input) else { return "no header".to_owned() };
+        headers.insert("traceparent", value);
+        told(Parent::of(&headers).ok_or("no parent"), |parent| format!("{parent:?}"))
+    };
+    bundles: ["", CERTIFICATE.pem(), CERTIFICATE.pem().repeat(30)] |input| {
+        let (text, now) = (String::from_utf8_lossy(input), jiff::Timestamp::UNIX_EPOCH);
+        let own = bundle::Trusted { cas: OTHER_CERTIFICATE.pem(), retired: String::new() };
+        let merged = bundle::merged(&text, &own, now);
+        assert!(bundle::contains(&merged, &own.cas), "API servers do not know us");
+        assert_eq!(bundle::merged(&merged, &own, now), merged, "it is never done");
+        let retired = bundle::Trusted { cas: String::new(), retired: own.cas.clone() };
+        let after = bundle::merged(&merged, &retired, now);
+        assert!(!bundle::contains(&after, &own.cas), "it is not taken out");
+        format!("yes {} {}", bundle::certificates(&text).len(), bundle::certificates(&merged).len())
+    };
+    leases: [LEASE] |input| {
+        let mut election = Election::new("me");
+        let mut read = String::new();
+        for code in [StatusCode::OK, StatusCode::NOT_FOUND, StatusCode::CONFLICT] {
+            let seen = lease::seen("holdfast", &Answer { code, body: input.to_owned() });
+            read += &told(seen, |seen| {
+                election.handle(Timestamp(0), seen);
+                election.handle(Timestamp(60_000), LeaseInput::Tick);
+                std::iter::from_fn(|| election.poll()).count().to_string()
+            });
+        }
+        read
+    };
+    manifests: [format!("{POD}{BUDGET}"), list(&[POD, GROUP]),
+        b"# of\n---\nkind: Pod\nmetadata: &m\n  name: p\n--- {kind: List, items: [{metadata: *m}]}\n---\na: [\n"] |input| {
+        let mut read = input::Input::default();
+        read.parse("f", &String::from_utf8_lossy(input));
+        for problem in &read.problems {
+            let shown = problem.to_string();
+            assert!(!shown.contains(char::is_control), "it could steer a terminal: {shown:?}");
+        }
+        let problems: String = read.problems.iter().map(|problem| problem.message.as_str()).collect();
+        format!("{} {} {problems}", if read.documents.is_empty() { "no" } else { "yes" }, read.documents.len())
+    };
+}
+
+static CERTIFICATE: LazyLock<rcgen::Certificate> = LazyLock::new(certificate);
+static OTHER_CERTIFICATE: LazyLock<rcgen::Certificate> = LazyLock::new(certificate);
+
+fn certificate() -> rcgen::Certificate {
+    let mut params = CertificateParams::new(Vec::new()).unwrap();
+    params.distinguished_name.push(DnType::CommonName, fuzzed::FRONT_PROXY);
+    params.self_signed(&KeyPair::generate().unwrap()).unwrap()
+}
+
+fn front_proxy() -> String {
+    let data = json!({
+        "requestheader-client-ca-file": CERTIFICATE.pem(),
+        "requestheader-allowed-names": r#"["front-proxy-client"]"#,
+        "requestheader-username-headers": r#"["X-Remote-User"]"#,
+        "requestheader-group-headers": r#"["X-Remote-Group"]"#,
+    });
+    json!({"kind": "ConfigMap", "data": data}).to_string()
+}
+
+/// One in each line; what is none is left out, as it does not get as far as to us.
+fn headers(lines: &[u8]) -> HeaderMap {
+    let pair = |line: &[u8]| {
+        let colon = line.iter().position(|byte| *byte == b':')?;
+        let value = HeaderValue::from_bytes(line[colon + 1..].trim_ascii()).ok()?;
+        Some((HeaderName::from_bytes(&line[..colon]).ok()?, value))
+    };
+    let mut headers = HeaderMap::new();
+    for (name, value) in lines.split(|byte| *byte == b'\n').filter_map(pair) {
+        headers.append(name, value);
+    }
+    headers
 }
 
 fn review(resource: &str, operation: &str, object: &str, old: &str) -> String {

@@ -170,7 +170,7 @@ impl Actor {
     async fn delete(&self, group: &ObjectKey, uid: &str) -> Result<(), String> {
         let groups = self.groups().await?;
         let path = groups.object_path(&group.namespace, &group.name);
-        let answer = self.client.delete_only(&path, uid).await;
+        let answer = self.client.delete_only(&path, json!({"uid": uid})).await;
         unless_gone(&answer.map_err(|NoAnswer(reason)| reason)?)
     }
 

@@ -81,7 +81,7 @@ impl Gangs {
     pub async fn begin(&self, install: bool) -> Result<(), Error> {
         for registration in [&self.placing, &self.asking] {
             if install || registration.exists().await? {
-                registration.register().await?;
+                registration.enter(install).await?;
             }
         }
         Ok(())
@@ -97,7 +97,7 @@ impl Gangs {
                 interception.keep(covered).await;
             }
         };
-        tokio::join!(asking.keep(), placing);
+        tokio::join!(asking.keep(|_| {}), placing);
     }
 }
 

@@ -6,7 +6,7 @@ use holdfast_core::model::GroupApi;
 use serde_json::{Value, json};
 
 use super::manifests::{self, Installed, Intercept};
-use super::{NAME, SERVICE_HOST, SYSTEM_NAMESPACE, gang, unavailable};
+use super::{NAME, SERVICE_HOST, SYSTEM_NAMESPACE, asked, gang, unavailable};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Entry {
@@ -64,11 +64,24 @@ impl Entry {
         }
     }
 
+    /// Whether nothing that it is for passes unasked; of evictions alone, which somebody may want to let pass.
+    pub fn is_whole(self, object: &Value) -> bool {
+        match self {
+            Self::Evictions(intercept) => asked::is_whole(object, intercept),
+            Self::Guard | Self::Conversion | Self::Placing(_) | Self::Asking => true,
+        }
+    }
+
     /// What is wrong when it is gone while we run.
     pub fn loss(self) -> &'static str {
         match self {
+            Self::Evictions(Intercept::DryRuns) => {
+                "deleted: dry runs of evictions are not asked about until `serve --install`, or applying the \
+                 manifests again, puts it back"
+            }
             Self::Evictions(_) => {
-                "deleted: evictions pass without being asked about until Holdfast is started again"
+                "deleted: evictions pass without being asked about until `serve --install`, or applying the \
+                 manifests again, puts it back"
             }
             Self::Guard => {
                 "not there: PodUnavailableBudgets are not validated, and guard pods from evictions only, \

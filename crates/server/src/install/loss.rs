@@ -8,7 +8,7 @@ use serde_json::Value;
 use super::manifests::Installed;
 use super::native::api_service::Standing;
 use super::native::give_back;
-use super::native::import::{Budgets, Storage, is_copy, list};
+use super::native::import::{Budgets, Key, Storage, is_copy, is_copy_of, list};
 use super::read;
 use super::registration::is_ours;
 use super::unavailable::TAKEN_OVER;
@@ -16,6 +16,8 @@ use crate::api_client::ApiClient;
 use crate::discovery::Resource;
 use crate::error::Error;
 use holdfast_api::unavailable;
+
+const DISRUPTION: &str = "poddisruptionbudget";
 
 /// A budget that is enforced now, and will not be as it is.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -56,7 +58,8 @@ pub async fn find(client: &ApiClient, delete_budgets: bool) -> Result<Vec<Loss>,
     let asked = read(client, Installed::Webhook).await?.is_some();
     if Standing::read(client).await?.is_ours() {
         // The others are the same to kube-apiserver as they are to us.
-        let budgets = budgets(client, &Storage::Ours.resource(), "poddisruptionbudget").await;
+        let is_copy = |_: &Key, budget: &Value| is_copy(budget);
+        let budgets = budgets(client, &Storage::Ours.resource(), DISRUPTION, is_copy).await;
         let replicas = budgets.into_iter().filter(|(_, counts_replicas)| *counts_replicas);
         losses.extend(replicas.map(|(budget, _)| Loss { budget, fate: Fate::CountsPods }));
     } else if asked
@@ -64,7 +67,11 @@ pub async fn find(client: &ApiClient, delete_budgets: bool) -> Result<Vec<Loss>,
         && read(client, Installed::Crd).await?.is_some()
     {
         let fate = if delete_budgets { Fate::Deleted } else { Fate::NotEnforced };
-        let budgets = budgets(client, &Storage::Ours.resource(), "poddisruptionbudget").await;
+        // Without them nothing is a copy.
+        let originals =
+            Storage::BuiltIn.list(client).await.map_or_else(|_| Budgets::new(), |(all, _)| all);
+        let is_copy = |key: &Key, budget: &Value| is_copy_of(&originals, key, budget);
+        let budgets = budgets(client, &Storage::Ours.resource(), DISRUPTION, is_copy).await;
         losses.extend(budgets.into_iter().map(|(budget, _)| Loss { budget, fate }));
     }
     let asked = asked || read(client, Installed::Guard).await?.is_some();
@@ -74,26 +81,25 @@ pub async fn find(client: &ApiClient, delete_budgets: bool) -> Result<Vec<Loss>,
         let fate = if delete_budgets && !taken_over { Fate::Deleted } else { Fate::NotEnforced };
         let version = stored_version(&definition);
         let resource = Resource::fixed(unavailable::GROUP, version, unavailable::PLURAL);
-        let budgets = budgets(client, &resource, "podunavailablebudget").await;
+        let budgets = budgets(client, &resource, "podunavailablebudget", |_, _| false).await;
         losses.extend(budgets.into_iter().map(|(budget, _)| Loss { budget, fate }));
     }
     Ok(losses)
 }
 
 /// What to call each, and whether it counts replicas. Budgets that cannot be listed may be any.
-async fn budgets(client: &ApiClient, resource: &Resource, kind: &str) -> Vec<(String, bool)> {
+async fn budgets(
+    client: &ApiClient,
+    resource: &Resource,
+    kind: &str,
+    is_copy: impl Fn(&Key, &Value) -> bool,
+) -> Vec<(String, bool)> {
     let listed = match list(client, resource).await {
         Ok((listed, _)) => listed,
         Err(error) => return vec![(format!("every {kind} ({error})"), true)],
     };
-    // The mark alone proves nothing: anybody may have written it.
-    let originals = match Storage::BuiltIn.list(client).await {
-        Ok((originals, _)) => originals,
-        Err(_) => Budgets::new(),
-    };
     let live = listed.iter().filter(|(key, budget)| {
-        budget["metadata"]["deletionTimestamp"].is_null()
-            && !(is_copy(budget) && originals.contains_key(*key))
+        budget["metadata"]["deletionTimestamp"].is_null() && !is_copy(key, budget)
     });
     live.map(|((namespace, name), budget)| {
         let spec = &budget["spec"];

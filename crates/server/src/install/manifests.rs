@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 
 use super::entry::client;
 use super::rights::{Right, Where, are_native, of_people, rules};
-use super::{EXCLUDED_NAMESPACES, MANAGED_BY, NAME, PART_OF, POD_GROUPS, SYSTEM_NAMESPACE};
+use super::{EXCLUDED_NAMESPACES, MANAGED_BY, NAME, PART_OF, POD_GROUPS, SYSTEM_NAMESPACE, TURN};
 use crate::connect::Identity;
 use crate::webhook::TIMEOUT_SECONDS;
 
@@ -47,6 +47,8 @@ pub enum Installed {
     Asking,
     /// By whichever instance comes first, not by the installer.
     Lease,
+    /// Of whoever installs or uninstalls.
+    TurnLease,
 }
 
 impl Installed {
@@ -66,7 +68,7 @@ impl Installed {
             Self::FlowSchema => "flowschema",
             Self::Webhook | Self::Placing => "mutatingwebhookconfiguration",
             Self::Guard | Self::Asking => "validatingwebhookconfiguration",
-            Self::Lease => "lease",
+            Self::Lease | Self::TurnLease => "lease",
         };
         format!("{singular}/{}", self.name())
     }
@@ -82,6 +84,7 @@ impl Installed {
             Self::ViewRole => "holdfast-view",
             Self::EditRole => "holdfast-edit",
             Self::AuthenticationReader => "holdfast-authentication-reader",
+            Self::TurnLease => TURN,
             _ => NAME,
         }
     }
@@ -104,7 +107,9 @@ impl Installed {
             Self::Service => {
                 return format!("/api/v1/namespaces/{SYSTEM_NAMESPACE}/services/{name}");
             }
-            Self::Lease => return namespaced("coordination.k8s.io", "leases", name),
+            Self::Lease | Self::TurnLease => {
+                return namespaced("coordination.k8s.io", "leases", name);
+            }
             Self::Crd | Self::UnavailableCrd | Self::PodGroupCrd | Self::WorkloadCrd => {
                 ("apiextensions.k8s.io", "customresourcedefinitions")
             }

@@ -4,9 +4,13 @@
 //! The order matters: budgets can exist and be read before evictions are sent to us, and evictions are
 //! sent to us only when we can decide them.
 
+mod asked;
+mod base;
 mod bundle;
 pub mod certificate;
 mod entry;
+#[cfg(test)]
+mod fake;
 pub mod gang;
 pub mod loss;
 mod manifests;
@@ -15,6 +19,7 @@ pub mod package;
 mod registration;
 mod release;
 pub mod rights;
+mod turn;
 pub mod unavailable;
 pub mod uninstall;
 
@@ -25,19 +30,17 @@ use serde_json::Value;
 use tokio::time::Instant;
 
 use crate::api_client::{APPLY_PATCH, ApiClient, NoAnswer};
-use crate::connect::Identity;
 use crate::discovery;
 use crate::error::Error;
-use crate::watch::{Backoff, Source};
+use crate::watch::Backoff;
+pub use base::Base;
 pub use entry::Entry;
 use holdfast_api::unavailable as kruise;
-use holdfast_core::Kind;
-use holdfast_core::model::GroupApi;
 use manifests::Manifest;
 pub use manifests::{Installed, Intercept};
 pub use native::import::IMPORTED;
 pub use registration::{Registration, State};
-use rights::Right;
+use turn::{TURN, Turn, in_turn, installing};
 
 /// Of every object of ours, and the field manager.
 pub const NAME: &str = "holdfast";
@@ -59,67 +62,13 @@ pub const EXCLUDED_NAMESPACES: [&str; 2] = ["kube-system", SYSTEM_NAMESPACE];
 /// For a new CRD to be served and new rights to be in force.
 const EFFECT: Duration = Duration::from_secs(15);
 
-/// For what an uninstallation has begun to delete. The namespace controller begins after five seconds.
+/// For definitions that an uninstallation has begun to delete: budgets with finalizers, and many of them, take
+/// a while.
 const BEING_DELETED: Duration = Duration::from_secs(30);
 
-/// Applies everything but the webhook, and waits until it is in force.
-pub async fn apply(
-    client: &ApiClient,
-    identity: &Identity,
-    rights: &[Right],
-    gangs: Option<GroupApi>,
-) -> Result<(), Error> {
-    ensure_namespace(client).await?;
-    for manifest in manifests::base(identity, rights, gangs) {
-        apply_one(client, &manifest).await?;
-    }
-    let deadline = Instant::now() + EFFECT;
-    let mut backoff = Backoff::new();
-    loop {
-        let missing = missing(client, rights, gangs).await?;
-        let mut rights = missing.rights;
-        if missing.crds.is_empty() && rights.is_empty() {
-            return Ok(());
-        }
-        if Instant::now() > deadline {
-            let crds = missing.crds.iter().map(|crd| format!("{} (not served yet)", crd.title()));
-            rights.splice(0..0, crds);
-            return Err(Error::Refused {
-                action: "install".to_owned(),
-                reason: format!("not in force after {} s: {}", EFFECT.as_secs(), rights.join(", ")),
-            });
-        }
-        backoff.pause().await;
-    }
-}
-
-/// Fails with what is missing, if anything is. For those who serve without installing.
-pub async fn check(
-    client: &ApiClient,
-    rights: &[Right],
-    gangs: Option<GroupApi>,
-) -> Result<(), Error> {
-    let missing = missing(client, rights, gangs).await?;
-    let mut objects: Vec<String> = missing.crds.iter().map(|crd| crd.title()).collect();
-    for kind in [Installed::PriorityLevel, Installed::FlowSchema, Installed::Webhook] {
-        if !exists(client, kind).await? {
-            objects.push(kind.title());
-        }
-    }
-    match (objects.is_empty(), missing.rights.is_empty()) {
-        (true, true) => Ok(()),
-        (true, false) => Err(Error::MissingRights(missing.rights)),
-        (false, true) => Err(Error::NotInstalled(objects)),
-        (false, false) => {
-            objects.push(format!(
-                "{} rights of {}",
-                missing.rights.len(),
-                Installed::ClusterRole.title()
-            ));
-            Err(Error::NotInstalled(objects))
-        }
-    }
-}
+/// For the namespace of one: its controller begins after five seconds, and after a failure, such as discovery
+/// while `policy/v1` changes hands, waits for up to a minute.
+const NAMESPACE_GONE: Duration = Duration::from_mins(2);
 
 /// Until `PodUnavailableBudgets` are served in the version that we read: their definition was just made,
 /// or changed.
@@ -138,35 +87,6 @@ pub async fn await_unavailable(client: &ApiClient) -> Result<(), Error> {
             Err(NoAnswer(reason)) => return Err(failed(reason)),
         }
     }
-}
-
-struct Missing {
-    crds: Vec<Installed>,
-    rights: Vec<String>,
-}
-
-async fn missing(
-    client: &ApiClient,
-    rights: &[Right],
-    gangs: Option<GroupApi>,
-) -> Result<Missing, Error> {
-    let failed = |NoAnswer(reason)| Error::Refused {
-        action: "find out what is installed".to_owned(),
-        reason,
-    };
-    let mut kinds = vec![(Installed::Crd, Kind::Budget)];
-    if let Some(api @ GroupApi::Holdfast) = gangs {
-        kinds.push((Installed::PodGroupCrd, Kind::PodGroup(api)));
-        kinds.push((Installed::WorkloadCrd, Kind::Workload(api)));
-    }
-    let mut crds = Vec::new();
-    for (crd, kind) in kinds {
-        if Source::of(&kind).find(client).await.map_err(failed)?.is_none() {
-            crds.push(crd);
-        }
-    }
-    let rights = rights::missing(client, rights).await.map_err(failed)?;
-    Ok(Missing { crds, rights })
 }
 
 async fn exists(client: &ApiClient, kind: Installed) -> Result<bool, Error> {
@@ -194,8 +114,9 @@ async fn read(client: &ApiClient, kind: Installed) -> Result<Option<Value>, Erro
 /// Not applied as the others are: one that somebody else made stays theirs, and outlives us.
 async fn ensure_namespace(client: &ApiClient) -> Result<(), Error> {
     let failed = |reason| refused(Installed::Namespace, "create", reason);
-    let deadline = Instant::now() + BEING_DELETED;
+    let deadline = Instant::now() + NAMESPACE_GONE;
     let mut backoff = Backoff::new();
+    let mut told = false;
     loop {
         let answer = client.post("/api/v1/namespaces", &manifests::namespace()).await;
         let answer = answer.map_err(|NoAnswer(reason)| failed(reason))?;
@@ -203,7 +124,13 @@ async fn ensure_namespace(client: &ApiClient) -> Result<(), Error> {
             code if code.is_success() => return Ok(()),
             StatusCode::CONFLICT if !is_terminating(client).await? => return Ok(()),
             // Of an installation that was just removed.
-            StatusCode::CONFLICT if Instant::now() < deadline => backoff.pause().await,
+            StatusCode::CONFLICT if Instant::now() < deadline => {
+                if !std::mem::replace(&mut told, true) {
+                    let object = Installed::Namespace.title();
+                    tracing::info!(%object, "waiting: an uninstallation has deleted it, and it goes slowly");
+                }
+                backoff.pause().await;
+            }
             _ => return Err(failed(answer.message())),
         }
     }
@@ -215,8 +142,23 @@ async fn is_terminating(client: &ApiClient) -> Result<bool, Error> {
     Ok(namespace.is_none_or(|object| !object["metadata"]["deletionTimestamp"].is_null()))
 }
 
+/// As far as we can tell. Asked first: who only serves has no right to look, and need not be refused to know it.
+async fn is_namespace_going(client: &ApiClient) -> bool {
+    let may_look = rights::may_get(client, "namespaces", SYSTEM_NAMESPACE).await;
+    may_look.unwrap_or(false) && is_terminating(client).await.unwrap_or(false)
+}
+
 fn refused(kind: Installed, action: &str, reason: String) -> Error {
     Error::Refused { action: format!("{action} {}", kind.title()), reason }
+}
+
+fn still_there(kind: Installed, action: &str) -> Error {
+    let secs = BEING_DELETED.as_secs();
+    refused(
+        kind,
+        action,
+        format!("still being deleted after {secs} s; do its objects carry finalizers?"),
+    )
 }
 
 async fn apply_one(client: &ApiClient, manifest: &Manifest) -> Result<(), Error> {
@@ -233,7 +175,7 @@ async fn apply_one(client: &ApiClient, manifest: &Manifest) -> Result<(), Error>
         if !answer.code.is_success() {
             return Err(failed(answer.message()));
         }
-        let object: serde_json::Value = answer.json().map_err(|error| failed(error.to_string()))?;
+        let object: Value = answer.json().map_err(|error| failed(error.to_string()))?;
         if object["metadata"]["deletionTimestamp"].is_null() {
             let change = if answer.code == StatusCode::CREATED { "created" } else { "in place" };
             tracing::info!(object = %title, change, "installed");
@@ -241,11 +183,7 @@ async fn apply_one(client: &ApiClient, manifest: &Manifest) -> Result<(), Error>
         }
         // A definition of an installation that was just removed: whatever is made of it goes with it.
         if Instant::now() > deadline {
-            let secs = BEING_DELETED.as_secs();
-            let reason = format!(
-                "it is still being deleted after {secs} s; do its objects carry finalizers?"
-            );
-            return Err(failed(reason));
+            return Err(still_there(manifest.kind, "apply"));
         }
         backoff.pause().await;
     }

@@ -1,8 +1,9 @@
 //! Telling the API server where we are, beside other instances that do the same.
 //!
-//! The registration is made at start, and only then: deleting it is the kill switch, and must work
-//! while instances run. As long as it is there, each keeps its CA in it.
+//! The registration is made by whoever installs, and by nobody else: deleting it is the kill switch, and must
+//! work while instances run. As long as it is there, each keeps its CA in it.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use http::StatusCode;
@@ -10,9 +11,12 @@ use jiff::Timestamp;
 use serde_json::{Value, json};
 use tokio::sync::watch;
 
+use super::base::Base;
 use super::bundle::{Trusted, contains, merged};
 use super::entry::{Entry, address, client};
-use super::{MANAGED_BY, NAME, PART_OF, refused};
+use super::manifests::Intercept;
+use super::native::give_back;
+use super::{MANAGED_BY, NAME, PART_OF, Turn, installing, refused};
 use crate::api_client::{Answer, ApiClient, NoAnswer};
 use crate::error::Error;
 use crate::watch::Backoff;
@@ -32,6 +36,8 @@ pub struct Registration {
     /// What the API server calls about evictions; other matters have other paths.
     pub url: String,
     pub trusted: watch::Receiver<Trusted>,
+    /// What has to be there before requests are sent to us.
+    pub base: Arc<Base>,
     pub entry: Entry,
 }
 
@@ -49,12 +55,35 @@ impl Registration {
         Ok(object.map(count))
     }
 
+    /// Joins, or, if it is not there and that is wanted, registers.
+    pub async fn enter(&self, install: bool) -> Result<(), Error> {
+        if !install || self.exists().await? {
+            return self.join().await;
+        }
+        self.install().await
+    }
+
+    /// Registers, or joins, when it is our turn.
+    pub async fn install(&self) -> Result<(), Error> {
+        installing(&self.client, &self.base, async |turn| self.register(turn).await).await
+    }
+
     /// From now on the API server asks us, or us too.
-    pub async fn register(&self) -> Result<(), Error> {
+    pub async fn register(&self, _: &Turn) -> Result<(), Error> {
+        self.write(true).await
+    }
+
+    /// From now on the API server asks us, too, if it asks anybody.
+    pub async fn join(&self) -> Result<(), Error> {
+        self.write(false).await
+    }
+
+    async fn write(&self, create: bool) -> Result<(), Error> {
         let failed = |reason| refused(self.entry.object(), "register", reason);
         let mut backoff = Backoff::new();
         for _ in 0..CONFLICTS_MAX {
             let (answer, joined) = match self.read().await.map_err(failed)? {
+                None if !create => return Err(failed("it is not there any more".to_owned())),
                 None => (self.create().await.map_err(failed)?, false),
                 Some(object) => {
                     let joined = self.is_here(&object);
@@ -85,17 +114,19 @@ impl Registration {
         self.read().await.map_err(|why| refused(self.entry.object(), "read", why))
     }
 
-    /// As if we had not registered: as it was before, or not at all.
+    /// As if we had not registered: as it was before, or not at all. What others have made of it since is theirs.
     pub async fn withdraw(&self, before: Option<Value>) -> Result<(), Error> {
         let failed = |reason| refused(self.entry.object(), "withdraw", reason);
+        let version = |object: &Value| object["metadata"]["resourceVersion"].clone();
+        let now = self.read().await.map_err(failed)?;
+        let Some(now) = now.filter(|now| self.is_here(now)) else { return Ok(()) };
         let path = self.entry.object().path();
         let answer = match before {
-            None => self.client.delete(&path).await,
-            Some(mut object) => {
-                let now = self.read().await.map_err(failed)?;
-                object["metadata"]["resourceVersion"] =
-                    now.map(|now| now["metadata"]["resourceVersion"].clone()).into();
-                self.client.put(&path, &object).await
+            Some(before) if version(&before) == version(&now) => return Ok(()),
+            None => self.client.delete_only(&path, json!({"resourceVersion": version(&now)})).await,
+            Some(mut before) => {
+                before["metadata"]["resourceVersion"] = version(&now);
+                self.client.put(&path, &before).await
             }
         };
         let answer = answer.map_err(|NoAnswer(reason)| failed(reason))?;
@@ -105,21 +136,58 @@ impl Registration {
         Err(failed(answer.message()))
     }
 
-    /// Looks after it for ever.
-    pub async fn keep(&self) {
+    /// Looks after it for ever, and passes on how it found it.
+    pub async fn keep(&self, found: impl Fn(State)) {
         let mut state = State::Kept;
         loop {
             tokio::time::sleep(CHECK).await;
-            match self.check(|_| {}).await {
-                Ok(new) => self.tell(&mut state, new),
+            match self.look_after().await {
+                Ok(new) => {
+                    found(new);
+                    self.tell(&mut state, new);
+                }
                 Err(reason) => tracing::debug!(reason, "cannot look after the registration"),
             }
         }
     }
 
+    /// How it stands. Nothing is changed.
+    pub async fn state(&self) -> Result<State, String> {
+        let (state, _) = self.look().await?;
+        Ok(state)
+    }
+
     /// Sees to it that our certificate is there, and to what `amend` changes.
     pub async fn check(&self, amend: impl FnOnce(&mut Value)) -> Result<State, String> {
-        let Some(found) = self.read().await? else { return Ok(State::Deleted) };
+        match self.read().await? {
+            Some(found) => self.tend(found, amend).await,
+            None => Ok(State::Deleted),
+        }
+    }
+
+    async fn look_after(&self) -> Result<State, String> {
+        let (state, found) = self.look().await?;
+        let Some(found) = found else { return Ok(state) };
+        let tended = self.tend(found, |_| {}).await?;
+        // That is nobody's but theirs who did it: it may be a kill switch.
+        Ok(if state == State::Weakened { state } else { tended })
+    }
+
+    async fn look(&self) -> Result<(State, Option<Value>), String> {
+        let answer = self.get().await?;
+        if answer.code == StatusCode::FORBIDDEN {
+            return Ok((State::Forbidden, None));
+        }
+        let Some(found) = object(&answer)? else { return Ok((State::Deleted, None)) };
+        let state = match (self.entry.is_whole(&found), self.is_here(&found)) {
+            (false, _) => State::Weakened,
+            (true, false) => State::Elsewhere,
+            (true, true) => State::Kept,
+        };
+        Ok((state, Some(found)))
+    }
+
+    async fn tend(&self, found: Value, amend: impl FnOnce(&mut Value)) -> Result<State, String> {
         if !self.is_here(&found) {
             // Two that differ about the address must not take it from each other for ever.
             return Ok(State::Elsewhere);
@@ -157,6 +225,16 @@ impl Registration {
             State::Kept => tracing::info!(%object, "in place"),
             State::Readded => tracing::warn!(%object, "our certificate was not in it; it is now"),
             State::Deleted => tracing::warn!(%object, "{}", self.entry.loss()),
+            State::Weakened => tracing::warn!(
+                %object,
+                "changed by somebody (failurePolicy, rules, selectors or matchConditions): evictions that it is \
+                 for pass without being asked about; starting an instance anew sets it right"
+            ),
+            State::Forbidden => tracing::warn!(
+                %object,
+                "the right to read it was taken away, as an uninstallation does: to all appearances nobody is \
+                 asked any more; install Holdfast again, or end this instance"
+            ),
             State::Elsewhere => tracing::warn!(
                 %object,
                 ours = %self.url(),
@@ -168,17 +246,17 @@ impl Registration {
 
     /// None: there is no registration.
     async fn read(&self) -> Result<Option<Value>, String> {
+        object(&self.get().await?)
+    }
+
+    async fn get(&self) -> Result<Answer, String> {
         let path = self.entry.object().path();
-        let answer = self.client.get(&path).await.map_err(|NoAnswer(reason)| reason)?;
-        match answer.code {
-            StatusCode::OK => answer.json().map(Some).map_err(|e| e.to_string()),
-            StatusCode::NOT_FOUND => Ok(None),
-            _ => Err(answer.message()),
-        }
+        self.client.get(&path).await.map_err(|NoAnswer(reason)| reason)
     }
 
     async fn create(&self) -> Result<Answer, String> {
-        let body = self.body(&self.trusted.borrow().cas, &Value::Null);
+        let bundle = encoded(&self.trusted.borrow().cas);
+        let body = self.entry.body(&self.url, &bundle, &Value::Null);
         let path = self.entry.object().path();
         let all = path.rsplit_once('/').map_or(path.as_str(), |(all, _)| all);
         let path = format!("{all}?fieldManager={NAME}");
@@ -190,7 +268,12 @@ impl Registration {
         // Of one that was a stranger's until now, those are none of ours.
         let held = if is_ours(&object) { bundle(&object)? } else { String::new() };
         let merged = merged(&held, &self.trusted.borrow().clone(), Timestamp::now());
-        let mut body = self.body(&merged, &object);
+        let entry = match self.entry {
+            // Until an uninstallation is at its end nothing else holds evictions back.
+            Entry::Evictions(_) if give_back::is_noted(&object) => Entry::Evictions(Intercept::All),
+            entry => entry,
+        };
+        let mut body = entry.body(&self.url, &encoded(&merged), &object);
         for part in ["webhooks", "spec"] {
             if !body[part].is_null() {
                 object[part] = body[part].take();
@@ -209,10 +292,6 @@ impl Registration {
     async fn put(&self, object: &Value) -> Result<Answer, String> {
         let path = format!("{}?fieldManager={NAME}", self.entry.object().path());
         self.client.put(&path, object).await.map_err(|NoAnswer(reason)| reason)
-    }
-
-    fn body(&self, bundle: &str, now: &Value) -> Value {
-        self.entry.body(&self.url, &encoded(bundle), now)
     }
 
     fn url(&self) -> String {
@@ -236,6 +315,29 @@ pub enum State {
     Readded,
     Deleted,
     Elsewhere,
+    /// Of evictions, some pass that should not; at whatever address.
+    Weakened,
+    /// We have no right to look any more.
+    Forbidden,
+}
+
+impl State {
+    /// Whether nothing passes unasked. Who is registered elsewhere decides there, or refuses by not answering.
+    pub fn is_asked(self) -> bool {
+        match self {
+            Self::Kept | Self::Readded | Self::Elsewhere => true,
+            Self::Deleted | Self::Weakened | Self::Forbidden => false,
+        }
+    }
+}
+
+/// None: there is no such object.
+fn object(answer: &Answer) -> Result<Option<Value>, String> {
+    match answer.code {
+        StatusCode::OK => answer.json().map(Some).map_err(|e| e.to_string()),
+        StatusCode::NOT_FOUND => Ok(None),
+        _ => Err(answer.message()),
+    }
 }
 
 /// Whether we made it or took it over, or somebody made it for us.
@@ -271,7 +373,9 @@ pub fn encoded(bundle: &str) -> Value {
 
 #[cfg(test)]
 mod tests {
-    use super::super::Intercept;
+    use super::super::fake::{Fake, Who, registration};
+    use super::super::manifests::Installed;
+    use super::super::{Intercept, manifests};
     use super::*;
     use holdfast_core::model::GroupApi;
 
@@ -312,5 +416,54 @@ mod tests {
             assert!(is_at(&object, &evict(port).replace("evict", "place")), "{port}");
         }
         assert!(!is_at(&object, &evict(":8443").replace("evict", "place")));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn it_is_known_whether_evictions_pass_unasked() {
+        let fake = Fake::new();
+        let path = Installed::Webhook.path();
+        fake.lock().put(&Installed::ClusterRole.path(), json!({}));
+        let ours = registration(fake.client(Who::Server), Intercept::Outside);
+        let state = async || ours.look_after().await.unwrap();
+        assert_eq!(state().await, State::Deleted);
+
+        fake.lock().put(&path, ours.entry.body(&ours.url, &Value::Null, &Value::Null));
+        assert_eq!(state().await, State::Kept);
+        fake.lock().get(&path)["webhooks"][0]["failurePolicy"] = json!("Ignore");
+        assert_eq!(state().await, State::Weakened);
+        let elsewhere = manifests::webhook("https://other/evict", &Value::Null, Intercept::Outside);
+        fake.lock().put(&path, elsewhere.body);
+        assert_eq!(state().await, State::Elsewhere);
+        fake.lock().get(&path)["webhooks"][0]["failurePolicy"] = json!("Ignore");
+        assert_eq!(state().await, State::Weakened);
+
+        fake.lock().remove(Installed::ClusterRole);
+        assert_eq!(state().await, State::Forbidden);
+        let asked = [State::Kept, State::Readded, State::Elsewhere];
+        let not = [State::Deleted, State::Weakened, State::Forbidden];
+        assert!(asked.into_iter().all(State::is_asked) && !not.into_iter().any(State::is_asked));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn who_withdraws_takes_back_nothing_but_its_own() {
+        let fake = Fake::new();
+        let path = Installed::Webhook.path();
+        let ours = registration(fake.client(Who::Admin), Intercept::All);
+        let own = || ours.entry.body(&ours.url, &Value::Null, &Value::Null);
+        fake.lock().put(&path, own());
+        ours.withdraw(None).await.unwrap();
+        assert!(!fake.lock().has(Installed::Webhook), "there was none");
+
+        let before = fake.lock().put(&path, json!({"metadata": {"labels": {"of": "another"}}}));
+        fake.lock().put(&path, own());
+        ours.withdraw(Some(before.clone())).await.unwrap();
+        let now = fake.lock().get(&path).clone();
+        assert_eq!(now["metadata"]["labels"], before["metadata"]["labels"]);
+
+        let theirs = manifests::webhook("https://other/evict", &Value::Null, Intercept::All).body;
+        let theirs = fake.lock().put(&path, theirs);
+        ours.withdraw(Some(before)).await.unwrap();
+        ours.withdraw(None).await.unwrap();
+        assert_eq!(*fake.lock().get(&path), theirs);
     }
 }

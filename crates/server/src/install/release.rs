@@ -6,12 +6,13 @@ use futures_util::{StreamExt, stream};
 use holdfast_core::gang::{GATE, PROTECTION};
 use holdfast_core::model::ObjectKey;
 use serde::Deserialize;
+use serde_json::value::RawValue;
 
 use crate::api_client::ApiClient;
 use crate::discovery::Resource;
 use crate::error::Error;
 use crate::gang::act::{lift, own, protect};
-use crate::watch::{Page, page};
+use crate::watch::items;
 
 /// For API servers to take note that the webhook is gone, which makes gated pods, and that an instance
 /// which still runs has no rights any more. They watch.
@@ -79,23 +80,17 @@ async fn find(
     resource: &Resource,
     is_held: impl Fn(&Object) -> bool,
 ) -> Result<Vec<Metadata>, Error> {
+    let mut found = Vec::new();
+    let take = |item: &RawValue| {
+        let object: Object = serde_json::from_str(item.get()).map_err(|error| error.to_string())?;
+        if is_held(&object) {
+            found.push(object.metadata);
+        }
+        Ok(())
+    };
     let failed = |reason| Error::Unlisted { what: resource.qualified(), reason };
-    let (mut found, mut from) = (Vec::new(), String::new());
-    loop {
-        let answer = page(client, &resource.path(), &from).await.map_err(failed)?;
-        let page = Page::of(&answer).map_err(failed)?;
-        for item in page.items.unwrap_or_default() {
-            let object: Object =
-                serde_json::from_str(item.get()).map_err(|error| failed(error.to_string()))?;
-            if is_held(&object) {
-                found.push(object.metadata);
-            }
-        }
-        if page.metadata.r#continue.is_empty() {
-            return Ok(found);
-        }
-        from = page.metadata.r#continue;
-    }
+    items(client, &resource.path(), take).await.map_err(failed)?;
+    Ok(found)
 }
 
 fn settle(action: &str, outcomes: Vec<Result<(), String>>) -> Result<(), Error> {

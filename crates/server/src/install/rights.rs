@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 
 use super::gang;
 use super::unavailable::PROBE;
-use super::{NAME, POD_GROUPS, SYSTEM_NAMESPACE};
+use super::{NAME, POD_GROUPS, SYSTEM_NAMESPACE, TURN};
 use crate::api_client::{ApiClient, NoAnswer};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -75,6 +75,12 @@ const NATIVE: &[Right] = &[
     Right { verbs: &["update"], ..POLICY },
     own(named("", &["services"], &["get"])),
 ];
+
+/// To have requests sent to us only while nobody uninstalls.
+const INSTALLING: &[Right] = &[own(Right {
+    name: Some(TURN),
+    ..right("coordination.k8s.io", &["leases"], &["get", "update"])
+})];
 
 /// To take over `policy/v1` without `--install`: whose rules would no longer see budgets.
 const CLAIMING: &[Right] = &[
@@ -193,6 +199,7 @@ pub struct Needs {
     pub native: bool,
     /// `policy/v1` is taken over without installing anything, after a look at who would no longer see budgets.
     pub claiming: bool,
+    pub installing: bool,
     /// `PodUnavailableBudgets` are ours.
     pub unavailable: bool,
     /// Where pod groups are.
@@ -210,12 +217,21 @@ pub fn needed(needs: Needs) -> Vec<Right> {
     let native = of(needs.native, NATIVE);
     let all = SERVING.iter().chain(native).chain(of(needs.unavailable, UNAVAILABLE));
     let all = all.chain(common).chain(gangs).chain(of(needs.clearing, CLEARING));
-    all.chain(of(needs.page, PAGE)).chain(of(needs.claiming, CLAIMING)).copied().collect()
+    all.chain(of(needs.page, PAGE))
+        .chain(of(needs.claiming, CLAIMING))
+        .chain(of(needs.installing, INSTALLING))
+        .copied()
+        .collect()
 }
 
 /// Whether we may list objects of this kind, wherever they are.
 pub async fn may_list(client: &ApiClient, group: &str, resource: &str) -> Result<bool, NoAnswer> {
     is_allowed(client, &review(group, resource, "list", "", "")).await
+}
+
+/// Whether we may get this object, of the core group and in no namespace.
+pub async fn may_get(client: &ApiClient, resource: &str, name: &str) -> Result<bool, NoAnswer> {
+    is_allowed(client, &review("", resource, "get", name, "")).await
 }
 
 pub fn rules(rights: &[Right], place: Where) -> Value {
@@ -234,6 +250,11 @@ pub fn rules(rights: &[Right], place: Where) -> Value {
             rule
         })
         .collect()
+}
+
+/// Those that are in force in our own namespace alone.
+pub fn in_own_namespace(rights: &[Right]) -> Vec<Right> {
+    rights.iter().filter(|right| right.place == Where::System).copied().collect()
 }
 
 /// Those that we do not have, as a person reads them: `list pods`.
@@ -275,11 +296,15 @@ fn reviews(right: &Right) -> Vec<(Value, String)> {
             let namespace = if right.place == Where::System { SYSTEM_NAMESPACE } else { "" };
             let name = right.name.unwrap_or_default();
             let review = review(right.group, path, verb, name, namespace);
-            let group = if right.group.is_empty() { "" } else { "." };
-            let inside = if namespace.is_empty() { "" } else { " in " };
-            (review, format!("{verb} {path}{group}{}{inside}{namespace}", right.group))
+            let (group, name) = (after(".", right.group), after(" ", name));
+            (review, format!("{verb} {path}{group}{name}{}", after(" in ", namespace)))
         })
         .collect()
+}
+
+/// A part of a right with what is before it, if there is such a part.
+fn after(sign: &str, text: &str) -> String {
+    if text.is_empty() { String::new() } else { format!("{sign}{text}") }
 }
 
 fn review(group: &str, path: &str, verb: &str, name: &str, namespace: &str) -> Value {
@@ -328,6 +353,11 @@ mod tests {
             texts(own(right("coordination.k8s.io", &["leases"], &["create"]))),
             ["create leases.coordination.k8s.io in holdfast-system"]
         );
+        assert_eq!(
+            texts(INSTALLING[0])[0],
+            "get leases.coordination.k8s.io holdfast-installation in holdfast-system"
+        );
+        assert_eq!(texts(POLICY), ["get apiservices.apiregistration.k8s.io v1.policy"]);
         assert_eq!(
             texts(right("apps", &["deployments", "replicasets"], READ)),
             [

@@ -1,6 +1,6 @@
 //! Taking back what was installed. Safe to repeat.
 
-use std::time::Duration;
+use std::cell::RefCell;
 
 use http::StatusCode;
 use serde::Deserialize;
@@ -13,7 +13,7 @@ use super::native::give_back;
 use super::registration::is_ours;
 use super::release::release;
 use super::unavailable::{MANAGED_BEFORE, TAKEN_OVER};
-use super::{MANAGED_BY, NAME, PART_OF, read, refused};
+use super::{BEING_DELETED, MANAGED_BY, NAME, PART_OF, Turn, in_turn, read, refused, still_there};
 use crate::api_client::{ApiClient, MERGE_PATCH, NoAnswer};
 use crate::connect::{ClusterOptions, connect};
 use crate::discovery::Resource;
@@ -31,6 +31,13 @@ pub struct UninstallOptions {
     pub allow_loss: bool,
 }
 
+impl UninstallOptions {
+    /// Whether somebody has said that these may be.
+    pub fn allow(&self, losses: &[Loss]) -> bool {
+        self.allow_loss || losses.iter().all(Loss::is_asked_for)
+    }
+}
+
 /// What became of one object.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Removal {
@@ -46,8 +53,8 @@ pub enum Removal {
     Progress(String),
 }
 
-/// The webhooks first: from then on nothing depends on us. The CRDs last, if at all.
-const ORDER: [Installed; 16] = [
+/// The webhooks first: from then on nothing depends on us. The CRDs, if at all, and [`LAST`] come after.
+const ORDER: [Installed; 14] = [
     Installed::Webhook,
     Installed::Guard,
     Installed::Asking,
@@ -62,13 +69,11 @@ const ORDER: [Installed; 16] = [
     Installed::ClusterRole,
     Installed::EditRole,
     Installed::ViewRole,
-    Installed::Lease,
-    // Made by the installer or else kept: it lacks the label.
-    Installed::Namespace,
 ];
 
-/// Budgets with finalizers, and many of them, take a while.
-const CRD_GONE: Duration = Duration::from_secs(30);
+/// Whoever installs next begins with the namespace, and waits until it is gone. One that the installer has not
+/// made is kept: it lacks the label.
+const LAST: [Installed; 2] = [Installed::Lease, Installed::Namespace];
 
 const COUNTS_MAX: usize = 5;
 
@@ -81,11 +86,87 @@ pub async fn losses(options: &UninstallOptions) -> Result<Vec<Loss>, Error> {
 /// Calls `tell` for each object as it goes, so that a failure half way shows what is left.
 pub async fn uninstall(
     options: &UninstallOptions,
-    mut tell: impl FnMut(&Removal),
+    tell: impl FnMut(&Removal),
 ) -> Result<(), Error> {
     let (client, _) = connect(&options.cluster).await?;
-    let losses = loss::find(&client, options.delete_budgets).await?;
-    if !options.allow_loss && !losses.iter().all(Loss::is_asked_for) {
+    uninstall_from(&client, options, tell).await
+}
+
+async fn uninstall_from(
+    client: &ApiClient,
+    options: &UninstallOptions,
+    tell: impl FnMut(&Removal),
+) -> Result<(), Error> {
+    let tell = RefCell::new(tell);
+    let mut telling = |removal: &Removal| tell.borrow_mut()(removal);
+    loop {
+        // An installation begins with the namespace: without one there is none to wait for.
+        if found(client, Installed::Namespace).await?.is_some() {
+            let waiting = |why: &str| tell.borrow_mut()(&Removal::Progress(why.to_owned()));
+            let work = async |_: &Turn| {
+                let namespace = found(client, Installed::Namespace).await?;
+                let place = Place(namespace.map(|namespace| uid(&namespace).clone()));
+                take_back(client, options, &place, &mut telling).await
+            };
+            if in_turn(client, waiting, work).await?.is_some() {
+                return drop_turn(client).await;
+            }
+        }
+        match take_back(client, options, &Place(None), &mut telling).await {
+            Err(_) if found(client, Installed::Namespace).await?.is_some() => {
+                let why = "somebody installs Holdfast meanwhile: beginning anew, in turn";
+                telling(&Removal::Progress(why.to_owned()));
+            }
+            outcome => return outcome,
+        }
+    }
+}
+
+/// The namespace in which it is our turn, by its uid. None: there is none, and as soon as there is one somebody
+/// installs.
+struct Place(Option<Value>);
+
+impl Place {
+    /// What somebody has installed meanwhile is theirs.
+    async fn remove(
+        &self,
+        client: &ApiClient,
+        kind: Installed,
+        what_else: String,
+    ) -> Result<Removal, Error> {
+        let namespace = found(client, Installed::Namespace).await?;
+        if namespace.is_none_or(|now| self.0.as_ref() == Some(uid(&now))) {
+            return remove(client, kind, what_else).await;
+        }
+        let why = "somebody installs Holdfast meanwhile; run it again".to_owned();
+        Err(refused(kind, "delete", why))
+    }
+}
+
+/// Where the namespace is kept the Lease does not go with it. If somebody else has it by now, it is theirs.
+async fn drop_turn(client: &ApiClient) -> Result<(), Error> {
+    let kind = Installed::TurnLease;
+    let Some(lease) = read(client, kind).await? else { return Ok(()) };
+    if lease["spec"]["holderIdentity"].as_str().is_some_and(|holder| !holder.is_empty()) {
+        return Ok(());
+    }
+    let as_seen = json!({"resourceVersion": lease["metadata"]["resourceVersion"]});
+    let answer = client.delete_only(&kind.path(), as_seen).await;
+    let answer = answer.map_err(|NoAnswer(why)| refused(kind, "delete", why))?;
+    match answer.code {
+        StatusCode::OK | StatusCode::NOT_FOUND | StatusCode::CONFLICT => Ok(()),
+        _ => Err(refused(kind, "delete", answer.message())),
+    }
+}
+
+async fn take_back(
+    client: &ApiClient,
+    options: &UninstallOptions,
+    place: &Place,
+    tell: &mut impl FnMut(&Removal),
+) -> Result<(), Error> {
+    let losses = loss::find(client, options.delete_budgets).await?;
+    if !options.allow(&losses) {
         return Err(Error::Losses(
             losses.into_iter().filter(|loss| !loss.is_asked_for()).collect(),
         ));
@@ -93,42 +174,43 @@ pub async fn uninstall(
     for loss in losses {
         tell(&Removal::Loses(loss));
     }
-    let native = give_back::was_native(&client).await?;
-    give_back::give_back(&client, |step| tell(&Removal::Progress(step))).await?;
+    let native = give_back::was_native(client).await?;
+    give_back::give_back(client, |step| tell(&Removal::Progress(step))).await?;
     if native {
-        give_back::mark_copies(&client).await?;
+        give_back::mark_copies(client).await?;
     }
     // Counted first, while we still have the right to.
-    let count = if native { Some(0) } else { count(&client, &budget_resource()).await };
-    let unavailable = stop_conversion(&client).await?;
+    let count = if native { Some(0) } else { count(client, &budget_resource()).await };
+    let unavailable = stop_conversion(client).await?;
     let unavailable_count = match unavailable {
-        Definition::Ours => count_unavailable(&client).await,
+        Definition::Ours => count_unavailable(client).await,
         Definition::GivenBack | Definition::NotOurs => None,
     };
-    let gangs = found(&client, Installed::PodGroupCrd).await?.is_some();
+    let gangs = found(client, Installed::PodGroupCrd).await?.is_some();
     for kind in ORDER {
-        tell(&remove(&client, kind, String::new()).await?);
+        tell(&place.remove(client, kind, String::new()).await?);
         if gangs && kind == Installed::Placing {
             // Before anything can fail for want of rights: they must not be held for ever.
-            release_gangs(&client, &mut tell).await?;
+            release_gangs(client, tell).await?;
         }
         if native && kind == Installed::Webhook {
-            let copies = give_back::drop_budgets(&client).await?;
+            let copies = give_back::drop_budgets(client).await?;
             tell(&Removal::Removed(format!("{copies} copies of what are built-in budgets now")));
         }
     }
     if gangs {
         // And now that nobody has the right to hold them again.
-        release_gangs(&client, &mut tell).await?;
+        release_gangs(client, tell).await?;
     }
     let delete = options.delete_budgets;
     // Without budgets there is nothing that deleting it could lose.
-    tell(&remove_crd(&client, Installed::Crd, &budgets(count), delete || count == Some(0)).await?);
+    let is_free = delete || count == Some(0);
+    tell(&remove_crd(client, place, Installed::Crd, &budgets(count), is_free).await?);
     let kind = Installed::UnavailableCrd;
     tell(&match unavailable {
         Definition::Ours => {
-            let delete = delete || unavailable_count == Some(0);
-            remove_crd(&client, kind, &budgets(unavailable_count), delete).await?
+            let is_free = delete || unavailable_count == Some(0);
+            remove_crd(client, place, kind, &budgets(unavailable_count), is_free).await?
         }
         // Nobody asked us to delete what others have made.
         Definition::GivenBack => {
@@ -136,20 +218,24 @@ pub async fn uninstall(
             Removal::Kept { object: kind.title(), why }
         }
         // Says that it is not ours, or not there.
-        Definition::NotOurs => remove(&client, kind, String::new()).await?,
+        Definition::NotOurs => place.remove(client, kind, String::new()).await?,
     });
     for (kind, plural) in
         [(Installed::PodGroupCrd, "podgroups"), (Installed::WorkloadCrd, "workloads")]
     {
         // Those that we made are nobody's loss.
         let others = format!("{}?labelSelector={MANAGED_BY}%21%3D{NAME}&", own(plural).path());
-        let count = match found(&client, kind).await? {
-            Some(_) => count_patiently(&client, &others).await,
+        let count = match found(client, kind).await? {
+            Some(_) => count_patiently(client, &others).await,
             None => None,
         };
         let others = count.map_or("all".to_owned(), |count| count.to_string());
         let objects = format!("{others} {plural} that others made");
-        tell(&remove_crd(&client, kind, &objects, delete || count == Some(0)).await?);
+        let is_free = delete || count == Some(0);
+        tell(&remove_crd(client, place, kind, &objects, is_free).await?);
+    }
+    for kind in LAST {
+        tell(&place.remove(client, kind, String::new()).await?);
     }
     Ok(())
 }
@@ -174,12 +260,13 @@ async fn release_gangs(client: &ApiClient, tell: &mut impl FnMut(&Removal)) -> R
 
 async fn remove_crd(
     client: &ApiClient,
+    place: &Place,
     kind: Installed,
     objects: &str,
     delete: bool,
 ) -> Result<Removal, Error> {
     if delete {
-        let removal = remove(client, kind, format!(" with {objects}")).await?;
+        let removal = place.remove(client, kind, format!(" with {objects}")).await?;
         if matches!(removal, Removal::Removed(_)) {
             wait_until_gone(client, kind).await?;
         }
@@ -239,22 +326,25 @@ pub(super) async fn remove(
     what_else: String,
 ) -> Result<Removal, Error> {
     let title = kind.title();
-    match found(client, kind).await? {
-        None => return Ok(Removal::NotThere(title)),
-        // The CRD's name is in our own domain; others could have chosen "holdfast" before us.
-        Some(object) if !kind.is_in_our_domain() && !is_ours(&object) => {
-            let why = format!("not ours: it lacks the label {PART_OF}={NAME}");
-            return Ok(Removal::Kept { object: title, why });
-        }
-        Some(_) => {}
+    let Some(object) = found(client, kind).await? else { return Ok(Removal::NotThere(title)) };
+    // The CRD's name is in our own domain; others could have chosen "holdfast" before us.
+    if !kind.is_in_our_domain() && !is_ours(&object) {
+        let why = format!("not ours: it lacks the label {PART_OF}={NAME}");
+        return Ok(Removal::Kept { object: title, why });
     }
     let failed = |reason| Error::Refused { action: format!("delete {title}"), reason };
-    let answer = client.delete(&kind.path()).await.map_err(|NoAnswer(why)| failed(why))?;
+    // Another of that name may have been made since.
+    let answer = client.delete_only(&kind.path(), json!({"uid": uid(&object)})).await;
+    let answer = answer.map_err(|NoAnswer(why)| failed(why))?;
     match answer.code {
         code if code.is_success() => Ok(Removal::Removed(format!("{title}{what_else}"))),
         StatusCode::NOT_FOUND => Ok(Removal::NotThere(title)),
         _ => Err(failed(answer.message())),
     }
+}
+
+fn uid(object: &Value) -> &Value {
+    &object["metadata"]["uid"]
 }
 
 /// None: there is no such object.
@@ -267,17 +357,11 @@ async fn found(client: &ApiClient, kind: Installed) -> Result<Option<Value>, Err
 }
 
 async fn wait_until_gone(client: &ApiClient, kind: Installed) -> Result<(), Error> {
-    let deadline = Instant::now() + CRD_GONE;
+    let deadline = Instant::now() + BEING_DELETED;
     let mut backoff = Backoff::new();
     while found(client, kind).await?.is_some() {
         if Instant::now() > deadline {
-            return Err(Error::Refused {
-                action: format!("delete {}", kind.title()),
-                reason: format!(
-                    "still being deleted after {} s; do its objects carry finalizers?",
-                    CRD_GONE.as_secs()
-                ),
-            });
+            return Err(still_there(kind, "delete"));
         }
         backoff.pause().await;
     }
@@ -328,4 +412,113 @@ async fn count_at(client: &ApiClient, path: &str) -> Option<usize> {
         Ok(_) | Err(_) => None,
     };
     counted.map(|list| list.items.len() + list.metadata.remaining_item_count)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::super::fake::{Cluster, Fake, Who, base, registration};
+    use super::super::manifests::{Intercept, labels};
+    use super::*;
+    use crate::connect::Identity;
+
+    /// What is there whole, or not at all.
+    const PARTS: [Installed; 5] = [
+        Installed::Webhook,
+        Installed::FlowSchema,
+        Installed::PriorityLevel,
+        Installed::ClusterRole,
+        Installed::Crd,
+    ];
+
+    fn options() -> UninstallOptions {
+        UninstallOptions { delete_budgets: true, ..UninstallOptions::default() }
+    }
+
+    async fn install(client: &ApiClient) -> Result<(), Error> {
+        let identity = Identity::User("holdfast".to_owned());
+        base(false).apply(client, &identity, ("127.0.0.1", 9443)).await?;
+        // To sync.
+        tokio::time::sleep(Duration::from_millis(300)).await;
+        registration(client.clone(), Intercept::Outside).install().await
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn whoever_comes_first_there_is_all_or_nothing() {
+        let (mut whole, mut nothing) = (0, 0);
+        // One, or two at once. A namespace that somebody else has made stays.
+        for (labels, two) in [(labels(), false), (labels(), true), (Value::Null, false)] {
+            for pause in (1000..5000).step_by(250).map(Duration::from_millis) {
+                let fake = Fake::new();
+                fake.lock().put_namespace(&labels);
+                let (admin, installer) = (fake.client(Who::Admin), fake.client(Who::Installer));
+                install(&installer).await.unwrap();
+                let uninstalling = async |is: bool| {
+                    tokio::time::sleep(Duration::from_secs(3)).await;
+                    if is { uninstall_from(&admin, &options(), |_| {}).await } else { Ok(()) }
+                };
+                let installing = async {
+                    tokio::time::sleep(pause).await;
+                    install(&installer).await
+                };
+                let (one, other, started) =
+                    tokio::join!(uninstalling(true), uninstalling(two), installing);
+                one.unwrap();
+                other.unwrap();
+                let cluster = fake.lock();
+                let there = PARTS.map(|kind| cluster.has(kind));
+                assert!(there.iter().all(|is| *is == there[0]), "{pause:?}: {there:?} {started:?}");
+                whole += usize::from(there[0]);
+                nothing += usize::from(!there[0]);
+            }
+        }
+        assert!(whole > 0 && nothing > 0, "{whole} {nothing}");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn whoever_installs_where_no_namespace_was_is_waited_for() {
+        for (before, kind) in
+            [(Installed::Placing, Installed::FlowSchema), (Installed::ViewRole, Installed::Crd)]
+        {
+            let fake = Fake::new();
+            // What an earlier run has left.
+            for kind in [Installed::FlowSchema, Installed::Crd] {
+                fake.lock().put(&kind.path(), json!({"metadata": {"labels": labels()}}));
+            }
+            let began = |cluster: &mut Cluster| {
+                cluster.put_namespace(&labels());
+                cluster.hold_turn("another");
+            };
+            fake.before(&format!("GET {}", before.path()), began);
+            let mut told = Vec::new();
+            let tell = |removal: &Removal| told.push(removal.clone());
+            let (admin, options) = (fake.client(Who::Admin), options());
+            let uninstalling = uninstall_from(&admin, &options, tell);
+            let installing = async {
+                tokio::time::sleep(Duration::from_secs(5)).await;
+                assert!(fake.lock().has(kind), "{} may be theirs", kind.title());
+                fake.lock().hold_turn("");
+            };
+            let (outcome, ()) = tokio::join!(uninstalling, installing);
+            outcome.unwrap();
+            assert!(!fake.lock().has(kind));
+            let waiting = "waiting: another installs or uninstalls (lease/holdfast-installation)";
+            assert!(told.contains(&Removal::Progress(waiting.to_owned())), "{told:#?}");
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_namespace_that_was_made_anew_is_not_ours_to_delete() {
+        let fake = Fake::new();
+        fake.lock().put_namespace(&labels());
+        fake.before(&format!("DELETE {}", Installed::Namespace.path()), |cluster| {
+            cluster.remove(Installed::Namespace);
+            cluster.put_namespace(&labels());
+        });
+        let error = uninstall_from(&fake.client(Who::Admin), &options(), |_| {}).await.unwrap_err();
+        assert!(error.to_string().contains("delete namespace/holdfast-system"), "{error}");
+        let namespace = fake.lock().get(&Installed::Namespace.path()).take();
+        assert!(namespace["metadata"]["deletionTimestamp"].is_null(), "{namespace}");
+    }
 }

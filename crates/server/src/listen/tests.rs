@@ -14,7 +14,7 @@ struct Listening {
     address: SocketAddr,
     /// Nobody answers what comes here.
     evictions: mpsc::Receiver<Asked>,
-    _stop: watch::Sender<bool>,
+    stop: watch::Sender<bool>,
 }
 
 async fn listen(bounds: Bounds) -> Listening {
@@ -23,7 +23,7 @@ async fn listen(bounds: Bounds) -> Listening {
     let router = webhook::router(Decider::asking(asked)).route("/fine", get(|| async { "fine" }));
     let (stop, stopped) = watch::channel(false);
     tokio::spawn(serve_within(bounds, listener, None, router, stopped));
-    Listening { address, evictions, _stop: stop }
+    Listening { address, evictions, stop }
 }
 
 impl Listening {
@@ -108,6 +108,28 @@ async fn what_there_is_no_room_for_is_shed_and_never_allowed() {
     // Their room is free again.
     let answer = listening.send(&(evict(2) + "{}").replace("Host: h", "Connection: close")).await;
     assert!(answer.starts_with("HTTP/1.1 400"), "{answer}");
+}
+
+#[tokio::test]
+async fn who_stops_closes_no_idle_connection_while_requests_still_come() {
+    let listening = listen(BOUNDS).await;
+    let mut others = Vec::new();
+    for _ in 0..40 {
+        others.push(listening.connect().await);
+    }
+    let mut idle = listening.connect().await;
+    let ask = FINE.replace("Connection: close\r\n", "");
+    listening.stop.send(true).unwrap();
+    tokio::time::sleep(NOTICE.saturating_sub(QUIET / 2)).await;
+    for other in &mut others {
+        other.write_all(ask.as_bytes()).await.unwrap();
+        assert!(rest(other).await.ends_with("fine"));
+        tokio::time::sleep(QUIET / 10).await;
+    }
+    idle.write_all(ask.as_bytes()).await.unwrap();
+    let answer = rest(&mut idle).await;
+    assert!(answer.contains("connection: close") && answer.ends_with("fine"), "{answer}");
+    assert!(TcpStream::connect(listening.address).await.is_err(), "others are asked instead");
 }
 
 #[tokio::test]

@@ -29,6 +29,7 @@ pub fn page() -> String {
     metrics.committing(0);
     metrics.conflict();
     metrics.leads(true);
+    metrics.asked(true);
     metrics.placed("into");
     metrics.publish_gangs(Counts { waiting: 3, let_go: 2, whole: 1 });
     metrics.acted("lift", "done");

@@ -1,4 +1,4 @@
-use super::sample;
+use super::{Metrics, sample};
 
 #[test]
 fn the_page_names_every_metric() {
@@ -22,6 +22,7 @@ fn the_page_names_every_metric() {
         "holdfast_commit_batch_size_count 1",
         "holdfast_conflicts_total 1",
         "holdfast_leader 1",
+        "holdfast_asked 1\n",
         "holdfast_gangs{state=\"let-go\"} 2",
         "holdfast_placements_total{outcome=\"into\"} 1",
         "holdfast_gang_actions_total{action=\"lift\",outcome=\"done\"} 1",
@@ -52,4 +53,12 @@ fn the_sample_has_every_metric() {
         registered,
         "{page}"
     );
+}
+
+#[test]
+fn nobody_is_alarmed_before_it_is_known_whether_evictions_are_asked_about() {
+    let metrics = Metrics::new(0);
+    assert!(!metrics.render().contains("holdfast_asked"));
+    metrics.asked(false);
+    assert!(metrics.render().contains("holdfast_asked 0\n"));
 }

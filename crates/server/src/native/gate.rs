@@ -21,6 +21,7 @@ use http::{Method, StatusCode, header};
 use serde_json::Value;
 
 use super::document::content_type;
+use super::trust::User;
 use super::{Call, status};
 use crate::decide::{Arrived, Decider};
 use crate::error::Error;
@@ -53,9 +54,7 @@ pub enum Knock {
 impl Knock {
     /// None: it is not the handler who asks.
     pub fn of(call: &Call) -> Option<Self> {
-        let is_apiserver =
-            call.user.name == APISERVER && call.user.groups.iter().any(|group| group == MASTERS);
-        if !is_apiserver || call.target.namespace.is_none() {
+        if !is_apiserver(&call.user) || call.target.namespace.is_none() {
             return None;
         }
         let is_gate = call.target.name.as_deref() == Some(NAME);
@@ -66,6 +65,11 @@ impl Knock {
             _ => None,
         }
     }
+}
+
+/// It asks in nobody else's name.
+pub fn is_apiserver(user: &User) -> bool {
+    user.name == APISERVER && user.groups.iter().any(|group| group == MASTERS)
 }
 
 impl Gate {
@@ -170,7 +174,6 @@ fn json(text: String) -> Response {
 mod tests {
     use super::*;
     use crate::native::path::Target;
-    use crate::native::trust::User;
     use crate::runtime::Asked;
     use axum::body::Bytes;
     use holdfast_core::verdict::{AllowReason, Allowed};

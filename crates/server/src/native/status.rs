@@ -62,6 +62,12 @@ pub fn too_large() -> Response {
     failure(StatusCode::PAYLOAD_TOO_LARGE, "RequestEntityTooLarge", message)
 }
 
+/// As kube-apiserver says it of itself.
+pub fn too_many() -> Response {
+    let message = "too many requests, please try again later.";
+    failure(StatusCode::TOO_MANY_REQUESTS, "TooManyRequests", message)
+}
+
 /// Never 404, which clients take for an answer about the budget.
 pub fn unavailable(why: &str) -> Response {
     let message = format!("Holdfast cannot reach the storage of policy/v1: {why}");

@@ -68,8 +68,12 @@ impl FrontProxy {
         if answer.code != StatusCode::OK {
             return Err(failed(answer.message()));
         }
-        let map: ConfigMap = answer.json().map_err(|e| failed(e.to_string()))?;
-        Self::parse(map.data).map_err(failed)
+        Self::of(&answer.body).map_err(failed)
+    }
+
+    pub fn of(config_map: &[u8]) -> Result<Self, String> {
+        let map: ConfigMap = serde_json::from_slice(config_map).map_err(|e| e.to_string())?;
+        Self::parse(map.data)
     }
 
     fn parse(data: Data) -> Result<Self, String> {

@@ -54,20 +54,25 @@ impl<R: AsyncBufRead + Unpin> Events<R> {
         if !matches!(read, Ok(1..)) || line.last() != Some(&b'\n') {
             return None;
         }
-        let mut event: Value = serde_json::from_slice(&line).ok()?;
-        let mut object = event["object"].take();
-        words::served(&mut object);
-        if let Form::Table(include) = self.form
-            && object["kind"] != "Status"
-        {
-            object = table::table(&object, include, self.first, jiff::Timestamp::now());
-            self.first = false;
-        }
-        event["object"] = object;
-        let mut text = event.to_string();
-        text.push('\n');
-        Some(text.into())
+        translated(&line, &self.form, &mut self.first)
     }
+}
+
+/// An event of the CRD's watch in the words of `policy/v1`. None: it is no event.
+pub fn translated(line: &[u8], form: &Form, first: &mut bool) -> Option<Bytes> {
+    let mut event: Value = serde_json::from_slice(line).ok()?;
+    let mut object = event.get_mut("object")?.take();
+    words::served(&mut object);
+    if let Form::Table(include) = *form
+        && object["kind"] != "Status"
+    {
+        object = table::table(&object, include, *first, jiff::Timestamp::now());
+        *first = false;
+    }
+    event["object"] = object;
+    let mut text = event.to_string();
+    text.push('\n');
+    Some(text.into())
 }
 
 #[cfg(test)]
@@ -83,6 +88,9 @@ mod tests {
         let event: Value = serde_json::from_slice(&events.next().await.unwrap()).unwrap();
         assert_eq!(event, json!({"type": "ADDED", "object": {"apiVersion": "policy/v1"}}));
         assert!(events.next().await.is_none());
+        for other in ["[]\n", "1\n", "{}\n"] {
+            assert!(translated(other.as_bytes(), &Form::Plain, &mut true).is_none(), "{other}");
+        }
     }
 
     #[tokio::test]

@@ -119,6 +119,24 @@ pub async fn page(client: &ApiClient, path: &str, from: &str) -> Result<Answer, 
     }
 }
 
+/// Takes every item of a list, page by page. The version of the list.
+pub async fn items(
+    client: &ApiClient,
+    path: &str,
+    mut take: impl FnMut(&RawValue) -> Result<(), String>,
+) -> Result<String, String> {
+    let mut from = String::new();
+    loop {
+        let answer = page(client, path, &from).await?;
+        let page = Page::of(&answer)?;
+        page.items.unwrap_or_default().into_iter().try_for_each(&mut take)?;
+        if page.metadata.r#continue.is_empty() {
+            return Ok(page.metadata.resource_version);
+        }
+        from = page.metadata.r#continue;
+    }
+}
+
 /// The runtime is gone: the process is stopping.
 struct Stopped;
 

@@ -1,31 +1,25 @@
 //! Bodies: whole before anything is done with them, in time, and no more of them at once than there is
 //! room for. What is refused here is never an allow: an API server that gets no answer refuses the request.
 
-use std::sync::Arc;
 use std::time::Duration;
 
-use axum::body::{Body, HttpBody, to_bytes};
+use axum::body::{Body, to_bytes};
 use axum::extract::{Request, State};
 use axum::http::{HeaderValue, StatusCode, header};
 use axum::middleware::{Next, from_fn_with_state};
 use axum::response::{IntoResponse, Response};
 use axum::{Router, extract::DefaultBodyLimit};
-use tokio::sync::Semaphore;
 use tokio::time::timeout;
+
+use crate::room::{Room, length};
 
 /// An API server writes its request at once.
 const TIME: Duration = Duration::from_secs(5);
 
-/// For room. Whoever waits longer had better hear it than run into the webhook's timeout.
-const PATIENCE: Duration = Duration::from_secs(1);
-
-/// Room is counted in these.
-const KIB: usize = 1024;
-
 #[derive(Clone)]
 struct Bounds {
     max: usize,
-    room: Arc<Semaphore>,
+    room: Room,
 }
 
 /// Bodies have `max` bytes at most, and all that are being read or worked on `at_once` times as many.
@@ -34,7 +28,7 @@ pub fn bounded<S: Clone + Send + Sync + 'static>(
     max: usize,
     at_once: usize,
 ) -> Router<S> {
-    let bounds = Bounds { max, room: Arc::new(Semaphore::new(at_once * max.div_ceil(KIB))) };
+    let bounds = Bounds { max, room: Room::new(max, at_once) };
     router.layer(from_fn_with_state(bounds, receive)).layer(DefaultBodyLimit::disable())
 }
 
@@ -44,14 +38,11 @@ async fn receive(
     next: Next,
 ) -> Response {
     let (head, body) = request.into_parts();
-    // Without a length it may be any.
-    let length =
-        body.size_hint().upper().map_or(max, |length| length.try_into().unwrap_or(usize::MAX));
-    if length > max {
+    let length = length(&body);
+    if length.is_some_and(|length| length > max) {
         return refuse(StatusCode::PAYLOAD_TOO_LARGE, "the body is too long");
     }
-    let wanted = u32::try_from(length.div_ceil(KIB)).unwrap_or(u32::MAX);
-    let Ok(Ok(_room)) = timeout(PATIENCE, room.acquire_many(wanted)).await else {
+    let Some(_taken) = room.take(length).await else {
         return refuse(StatusCode::TOO_MANY_REQUESTS, "too many requests at once");
     };
     match timeout(TIME, to_bytes(body, max)).await {

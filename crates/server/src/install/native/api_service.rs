@@ -25,8 +25,6 @@ const AUTOMANAGED: &str = "kube-aggregator.kubernetes.io/automanaged";
 /// When we took over, which is when open watches began to miss what happens.
 const TAKEN_OVER: &str = "holdfast.dev/taken-over";
 
-const MISSING: &str = "it is missing; kube-apiserver makes it when it starts";
-
 /// Another writer may come between our read and our write.
 const TRIES: usize = 20;
 
@@ -112,9 +110,6 @@ fn stay(object: &mut Value, place: &Place) -> Result<bool, String> {
 
 /// Beside other instances, if they are there. Whether anything changed.
 fn enter(object: &mut Value, place: &Place) -> Result<bool, String> {
-    if object.is_null() {
-        return Err(MISSING.to_owned());
-    }
     let held = decoded(&object["spec"]["caBundle"])?;
     let service = json!({"namespace": SYSTEM_NAMESPACE, "name": NAME, "port": place.port});
     let ours = is_ours(object);
@@ -138,9 +133,6 @@ fn enter(object: &mut Value, place: &Place) -> Result<bool, String> {
 /// To us again, as it was before it was given back.
 pub async fn restore(client: &ApiClient, before: &Standing) -> Result<(), Error> {
     edit(client, |object| {
-        if object.is_null() {
-            return Err(MISSING.to_owned());
-        }
         for field in ["service", "caBundle"] {
             object["spec"][field] = before.object["spec"][field].clone();
         }
@@ -224,8 +216,13 @@ async fn edit(
     let mut backoff = Backoff::new();
     for _ in 0..TRIES {
         let Standing { mut object } = Standing::read(client).await?;
+        let is_missing = object.is_null();
         if !change(&mut object).map_err(|why| failed("change", why))? {
             return Ok((false, object));
+        }
+        if is_missing {
+            let missing = "it is missing; kube-apiserver makes it when it starts";
+            return Err(failed("change", missing.to_owned()));
         }
         let path = format!("{PATH}?fieldManager={NAME}");
         let answer =

@@ -36,11 +36,12 @@ impl Follower {
         Ok((follower, changes))
     }
 
-    /// Runs until `stop`: not in the middle of a copy, so that none is left half made.
+    /// Runs until `stop`, or until nobody is left to say so: not in the middle of a copy, so that none is left half
+    /// made.
     pub async fn run(mut self, mut stop: watch::Receiver<bool>) {
-        while !*stop.borrow() {
+        while !is_over(&stop) {
             if let Err(reason) = self.watch(&mut stop).await {
-                if *stop.borrow() {
+                if is_over(&stop) {
                     return;
                 }
                 tracing::warn!(reason, "cannot follow the built-in budgets; listing them again");
@@ -196,4 +197,9 @@ impl Follower {
         }
         None
     }
+}
+
+/// A sender that is gone was dropped with whoever took over, and so with what it is all about.
+fn is_over(stop: &watch::Receiver<bool>) -> bool {
+    *stop.borrow() || stop.has_changed().is_err()
 }

@@ -31,8 +31,12 @@ const PROBED: Duration = Duration::from_secs(30);
 const CAUGHT_UP: Duration = Duration::from_mins(3);
 
 pub async fn is_under_way(client: &ApiClient) -> Result<bool, Error> {
-    let registration = read(client, Installed::Webhook).await?;
-    Ok(registration.is_some_and(|object| !object["metadata"]["annotations"][GIVING_BACK].is_null()))
+    Ok(read(client, Installed::Webhook).await?.as_ref().is_some_and(is_noted))
+}
+
+/// Whether this registration says that we are giving back.
+pub fn is_noted(registration: &Value) -> bool {
+    !registration["metadata"]["annotations"][GIVING_BACK].is_null()
 }
 
 /// Whether `policy/v1` is ours, or was when an uninstallation began that is not at its end.
@@ -95,10 +99,8 @@ pub async fn drop_budgets(client: &ApiClient) -> Result<usize, Error> {
 async fn forget_copies(client: &ApiClient) -> Result<(), Error> {
     let Ok((budgets, _)) = Storage::Ours.list(client).await else { return Ok(()) };
     let (originals, _) = Storage::BuiltIn.list(client).await?;
-    // The mark alone proves nothing: anybody may have written it.
-    let copies = budgets
-        .into_iter()
-        .filter(|(key, budget)| import::is_copy(budget) && originals.contains_key(key));
+    let is_copy = |key: &import::Key, budget: &Value| import::is_copy_of(&originals, key, budget);
+    let copies = budgets.into_iter().filter(|(key, budget)| is_copy(key, budget));
     let copies = copies.map(|(_, budget)| Step::Delete(budget)).collect();
     import::carry_out(client, Storage::Ours, copies).await?;
     Ok(())
@@ -162,7 +164,11 @@ async fn intercept(
 ) -> Result<(), Error> {
     let failed = |reason: String| refused(Installed::Webhook, "change", reason);
     let Some(object) = read(client, Installed::Webhook).await? else {
-        return Err(failed("it is not there; start Holdfast again, which registers it".to_owned()));
+        return Err(failed(
+            "it is not there; put it back with `holdfast serve --install`, or apply what `holdfast manifests` \
+             prints, and run this again"
+                .to_owned(),
+        ));
     };
     let config = &object["webhooks"][0]["clientConfig"];
     let url = address(config).unwrap_or_default();

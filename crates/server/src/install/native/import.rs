@@ -11,6 +11,7 @@ use std::time::Duration;
 use futures_util::{StreamExt, stream};
 use holdfast_api::budget::{API_VERSION as STORED, GROUP, KIND, PLURAL, VERSION};
 use http::StatusCode;
+use serde_json::value::RawValue;
 use serde_json::{Map, Value, json};
 use tokio::time::Instant;
 
@@ -19,7 +20,7 @@ use crate::api_client::{ApiClient, MERGE_PATCH, NoAnswer};
 use crate::discovery::Resource;
 use crate::error::Error;
 use crate::native::{SERVED, words};
-use crate::watch::{Backoff, Page, page};
+use crate::watch::{Backoff, items};
 
 /// The uid of the original; on a copy that is not served yet.
 pub const IMPORTED: &str = "holdfast.dev/imported-from";
@@ -94,21 +95,15 @@ impl Storage {
 
 /// All budgets, and the version of the list.
 pub async fn list(client: &ApiClient, resource: &Resource) -> Result<(Budgets, String), Error> {
+    let mut budgets = Budgets::new();
+    let take = |item: &RawValue| {
+        let budget: Value = serde_json::from_str(item.get()).map_err(|e| e.to_string())?;
+        budgets.insert(key(&budget), budget);
+        Ok(())
+    };
     let failed = |reason| Error::Unlisted { what: resource.qualified(), reason };
-    let (mut budgets, mut token) = (Budgets::new(), String::new());
-    loop {
-        let answer = page(client, &resource.path(), &token).await.map_err(failed)?;
-        let page = Page::of(&answer).map_err(failed)?;
-        for item in page.items.unwrap_or_default() {
-            let budget: Value =
-                serde_json::from_str(item.get()).map_err(|e| failed(e.to_string()))?;
-            budgets.insert(key(&budget), budget);
-        }
-        if page.metadata.r#continue.is_empty() {
-            return Ok((budgets, page.metadata.resource_version));
-        }
-        token = page.metadata.r#continue;
-    }
+    let version = items(client, &resource.path(), take).await.map_err(failed)?;
+    Ok((budgets, version))
 }
 
 pub fn key(budget: &Value) -> Key {
@@ -120,6 +115,11 @@ pub fn key(budget: &Value) -> Key {
 /// has served from here is not: it may have been changed since.
 pub fn is_copy(budget: &Value) -> bool {
     is_marked(budget) && budget["metadata"]["annotations"][IMPORTED] != SERVED_NOW
+}
+
+/// Where anybody may have written the mark: a copy whose original is there as well.
+pub fn is_copy_of(originals: &Budgets, key: &Key, budget: &Value) -> bool {
+    is_copy(budget) && originals.contains_key(key)
 }
 
 pub fn is_marked(budget: &Value) -> bool {

@@ -28,8 +28,8 @@ use tokio::sync::watch;
 
 use super::entry::Entry;
 use super::manifests::{self, Installed, Intercept};
-use super::registration::Registration;
-use super::{MANAGED_BY, NAME, SYSTEM_NAMESPACE, apply_one, refused};
+use super::registration::{Registration, State};
+use super::{MANAGED_BY, NAME, SYSTEM_NAMESPACE, Turn, apply_one, installing, refused};
 use crate::api_client::{ApiClient, NoAnswer};
 use crate::connect::Identity;
 use crate::error::Error;
@@ -53,6 +53,10 @@ const WATCHES_RESUMED: SignedDuration = SignedDuration::from_mins(65);
 /// this, and upstream's controller sees the built-in budgets again.
 const LOOK: Duration = Duration::from_secs(5);
 
+/// The registration, if there was one, before we began to take over.
+#[derive(Clone, Debug)]
+struct Before(Option<Value>);
+
 /// What an instance in native mode does beside serving.
 #[derive(Clone, Debug)]
 pub struct Takeover {
@@ -61,6 +65,20 @@ pub struct Takeover {
     pub place: Place,
     /// Whether `policy/v1` is ours, for whoever watches through us.
     pub serves: Arc<watch::Sender<bool>>,
+}
+
+/// Of webhook mode: the webhook of native mode would become its own, and dry runs be decided by other rules than
+/// evictions.
+pub async fn refuse_beside(client: &ApiClient) -> Result<(), Error> {
+    // Who may not read it is told so when rights are checked.
+    if Standing::read(client).await.is_ok_and(|standing| standing.is_ours()) {
+        return Err(Error::Obstacles(vec![
+            "policy/v1 is served by Holdfast in native mode: start it with --mode native, or leave native \
+             mode with `holdfast uninstall` first"
+                .to_owned(),
+        ]));
+    }
+    Ok(())
 }
 
 /// The objects that only native mode needs, before rights are checked.
@@ -107,9 +125,9 @@ impl Takeover {
     }
 
     /// Of an instance that finds `policy/v1` to be ours already, before it is ready itself.
-    pub async fn join(&mut self) -> Result<(), Error> {
+    pub async fn join(&mut self, install: bool) -> Result<(), Error> {
         self.registration.entry = Entry::Evictions(self.intercept_now().await?);
-        self.registration.register().await?;
+        self.registration.enter(install).await?;
         if api_service::keep(&self.client, &self.place).await? {
             return Ok(());
         }
@@ -118,16 +136,44 @@ impl Takeover {
 
     /// Refuses before anything is changed.
     pub async fn preflight(&self, accept_bypass: bool) -> Result<(), Error> {
+        self.refuse_to_meet_an_uninstallation().await?;
+        preflight::check(&self.client, &self.standing().await?, accept_bypass).await
+    }
+
+    async fn refuse_to_meet_an_uninstallation(&self) -> Result<(), Error> {
         if give_back::is_under_way(&self.client).await? {
             return Err(Error::Obstacles(vec![
                 "an uninstallation is under way; finish it with `holdfast uninstall`".to_owned(),
             ]));
         }
-        preflight::check(&self.client, &self.standing().await?, accept_bypass).await
+        Ok(())
     }
 
-    /// Takes over. The caches are synced, so that evictions can be decided from the first on.
+    /// Takes over, unless another was faster. The caches are synced, so that evictions can be decided from the
+    /// first on.
     pub async fn install(&mut self) -> Result<(), Error> {
+        let (client, base) = (self.client.clone(), self.registration.base.clone());
+        let mut begun = None;
+        let outcome = installing(&client, &base, async |turn| {
+            let standing = self.standing().await?;
+            if standing.is_ours() {
+                self.join(false).await?;
+                return self.complete().await;
+            }
+            self.refuse_to_meet_an_uninstallation().await?;
+            preflight::check_again(&self.client, &standing).await?;
+            self.take_over(turn, &mut begun).await
+        })
+        .await;
+        match (outcome, begun) {
+            // The turn was lost half way.
+            (Err(error), Some(before)) => Err(self.withdraw(error, before).await),
+            (outcome, _) => outcome,
+        }
+    }
+
+    /// `begun` is what there is to undo.
+    async fn take_over(&mut self, turn: &Turn, begun: &mut Option<Before>) -> Result<(), Error> {
         let (follower, changes) = Follower::start(self.client.clone()).await?;
         tracing::info!(
             created = changes.created,
@@ -136,9 +182,21 @@ impl Takeover {
             not_kept = import::NOT_KEPT,
             "copied the built-in budgets"
         );
-        let before = self.registration.before().await?;
+        let before = begun.insert(Before(self.registration.before().await?)).clone();
         self.registration.entry = Entry::Evictions(Intercept::All);
-        self.registration.register().await?;
+        let taken = self.take_over_following(turn, follower).await;
+        let outcome = match taken {
+            Ok(()) => Ok(()),
+            Err(error) => Err(self.withdraw(error, before).await),
+        };
+        *begun = None;
+        outcome?;
+        self.complete().await
+    }
+
+    /// Copies follow their originals meanwhile. Dropped, it stops that.
+    async fn take_over_following(&self, turn: &Turn, follower: Follower) -> Result<(), Error> {
+        self.registration.register(turn).await?;
         tokio::time::sleep(NOTICE).await;
         let (stop, stopped) = watch::channel(false);
         let following = tokio::spawn(follower.run(stopped));
@@ -146,17 +204,18 @@ impl Takeover {
         tokio::time::sleep(LATE_WRITES).await;
         stop.send_replace(true);
         following.await.map_err(|e| Error::Internal(e.to_string()))?;
-        if let Err(error) = taken {
-            return Err(self.withdraw(error, before).await);
-        }
-        self.complete().await
+        taken
     }
 
     /// Undoes an installation that failed, if nobody was served by us: the built-in budgets are as true
     /// as before then. Otherwise an address that API servers do not reach would leave them without
     /// `policy/v1`, and without evictions.
-    async fn withdraw(&self, error: Error, before: Option<Value>) -> Error {
+    async fn withdraw(&self, error: Error, Before(before): Before) -> Error {
         let Ok(standing) = self.standing().await else { return error };
+        // Whoever uninstalls since we have lost our turn does all of it.
+        if give_back::is_under_way(&self.client).await.unwrap_or(false) {
+            return error;
+        }
         let ours = standing.is_ours();
         if ours && api_service::served_by_us(&self.client).await.is_ok() {
             return error;
@@ -196,15 +255,16 @@ impl Takeover {
         let unwritten: Vec<_> = unwritten.map(|(key, _)| key.clone()).collect();
         import::mark(&self.client, &unwritten, Some(SERVED_NOW)).await?;
         self.registration.entry = Entry::Evictions(Intercept::DryRuns);
-        self.registration.register().await
+        self.registration.join().await
     }
 
-    /// Looks after the `APIService` for ever, and writes the copies for the second time when it is due.
-    pub async fn keep(&self) {
+    /// Looks after the `APIService` for ever, passes on whether evictions are asked about, and writes the copies for
+    /// the second time when it is due.
+    pub async fn keep(&self, found: impl Fn(bool)) {
         let mut written = false;
         loop {
             tokio::time::sleep(LOOK).await;
-            match api_service::keep(&self.client, &self.place).await {
+            let ours = match api_service::keep(&self.client, &self.place).await {
                 Ok(ours) => {
                     let changed = self.serves.send_replace(ours) != ours;
                     if changed {
@@ -215,8 +275,15 @@ impl Takeover {
                     {
                         tracing::warn!(%error, "cannot have the webhook decide instead");
                     }
+                    Some(ours)
                 }
-                Err(error) => tracing::debug!(%error, "cannot look after the APIService"),
+                Err(error) => {
+                    tracing::debug!(%error, "cannot look after the APIService");
+                    None
+                }
+            };
+            if let Some(asked) = self.is_asked(ours).await {
+                found(asked);
             }
             if !written {
                 written = self.write_again().await.unwrap_or_else(|error| {
@@ -225,6 +292,17 @@ impl Takeover {
                 });
             }
         }
+    }
+
+    /// Whether no eviction passes unasked: at the gate, or else by the webhook. None: nobody can tell.
+    async fn is_asked(&self, ours: Option<bool>) -> Option<bool> {
+        if ours == Some(true) {
+            return ours;
+        }
+        let entry = Entry::Evictions(Intercept::All);
+        let state = Registration { entry, ..self.registration.clone() }.state().await.ok()?;
+        // Who may look at neither has no rights any more: an uninstallation takes them all at once.
+        (ours.is_some() || state == State::Forbidden).then(|| state.is_asked())
     }
 
     /// Whoever takes `policy/v1` from us without `holdfast uninstall` has evictions decided by built-in
@@ -245,7 +323,7 @@ impl Takeover {
             );
         }
         let entry = Entry::Evictions(intercept);
-        Registration { entry, ..self.registration.clone() }.register().await
+        Registration { entry, ..self.registration.clone() }.join().await
     }
 
     /// Whether it is done.
@@ -280,5 +358,92 @@ impl Takeover {
                 reason: format!("{behind} budgets have no status after {} s", STATUSES.as_secs()),
             }),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::bundle::Trusted;
+    use super::super::fake::{Fake, POLICY, Who, base, registration};
+    use super::*;
+    use serde_json::json;
+
+    async fn takeover(fake: &Fake) -> Takeover {
+        let client = fake.client(Who::Admin);
+        let identity = Identity::User("holdfast".to_owned());
+        base(true).apply(&client, &identity, ("127.0.0.1", 9443)).await.unwrap();
+        let (trusted, serves) = (watch::channel(Trusted::default()).1, watch::channel(true).0);
+        Takeover {
+            registration: registration(client.clone(), Intercept::All),
+            client,
+            place: Place { port: 9443, trusted },
+            serves: Arc::new(serves),
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_turn_that_is_lost_half_way_leaves_everything_as_it_was() {
+        let fake = Fake::new();
+        let mut takeover = takeover(&fake).await;
+        let losing = async {
+            // By then `policy/v1` is ours, and nobody answers.
+            tokio::time::sleep(Duration::from_secs(10)).await;
+            let ours = json!({"namespace": SYSTEM_NAMESPACE, "name": NAME, "port": 9443});
+            assert_eq!(fake.lock().get(POLICY)["spec"]["service"], ours);
+            assert!(fake.lock().has(Installed::Webhook));
+            fake.lock().hold_turn("another");
+        };
+        let (outcome, ()) = tokio::join!(takeover.install(), losing);
+        let error = outcome.unwrap_err().to_string();
+        assert!(error.contains("lost lease/holdfast-installation half way"), "{error}");
+        assert!(error.contains("everything is as it was"), "{error}");
+        assert!(!fake.lock().has(Installed::Webhook));
+        assert!(fake.lock().get(POLICY)["spec"]["service"].is_null());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn an_uninstallation_that_was_begun_is_met_in_turn() {
+        let fake = Fake::new();
+        let mut takeover = takeover(&fake).await;
+        let annotations = json!({"holdfast.dev/giving-back": "true"});
+        let metadata = json!({"metadata": {"annotations": annotations}});
+        fake.lock().put(&Installed::Webhook.path(), metadata);
+        let error = takeover.install().await.unwrap_err().to_string();
+        assert!(error.contains("an uninstallation is under way"), "{error}");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn evictions_are_asked_about_at_the_gate_or_by_the_webhook() {
+        let fake = Fake::new();
+        let takeover = takeover(&fake).await;
+        let asked = async |ours| takeover.is_asked(ours).await;
+        let register = |intercept| {
+            let body = manifests::webhook("https://h/evict", &Value::Null, intercept).body;
+            fake.lock().put(&Installed::Webhook.path(), body);
+        };
+        assert_eq!(asked(Some(false)).await, Some(false), "there is no webhook");
+        assert_eq!(asked(Some(true)).await, Some(true));
+        register(Intercept::DryRuns);
+        assert_eq!(asked(Some(false)).await, Some(false));
+        register(Intercept::All);
+        assert_eq!(asked(Some(false)).await, Some(true), "it was widened");
+        assert_eq!(asked(None).await, None);
+        // As after an uninstallation.
+        let client = fake.client(Who::Server);
+        let registration = Registration { client, ..takeover.registration.clone() };
+        let takeover = Takeover { registration, ..takeover.clone() };
+        fake.lock().remove(Installed::ClusterRole);
+        assert_eq!(takeover.is_asked(None).await, Some(false));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn nobody_follows_whom_nobody_can_stop() {
+        let fake = Fake::new();
+        let client = takeover(&fake).await.client;
+        let (follower, _) = Follower::start(client).await.unwrap();
+        let (stop, stopped) = watch::channel(false);
+        let following = tokio::spawn(follower.run(stopped));
+        drop(stop);
+        tokio::time::timeout(Duration::from_secs(5), following).await.unwrap().unwrap();
     }
 }

@@ -22,6 +22,26 @@ pub async fn check(
     standing: &Standing,
     accept_bypass: bool,
 ) -> Result<(), Error> {
+    let mut obstacles = of_budgets(client, standing).await?;
+    obstacles.extend(owned(client).await?);
+    if !accept_bypass {
+        obstacles.extend(bypassed(client).await?);
+    }
+    none(obstacles)
+}
+
+/// What is looked at soon enough to do it once more when it is our turn: others may have changed it while we
+/// waited.
+pub async fn check_again(client: &ApiClient, standing: &Standing) -> Result<(), Error> {
+    none(of_budgets(client, standing).await?)
+}
+
+fn none(obstacles: Vec<String>) -> Result<(), Error> {
+    if obstacles.is_empty() { Ok(()) } else { Err(Error::Obstacles(obstacles)) }
+}
+
+/// Of who serves them, and of themselves.
+async fn of_budgets(client: &ApiClient, standing: &Standing) -> Result<Vec<String>, Error> {
     let (built_in, _) = Storage::BuiltIn.list(client).await?;
     let (ours, _) = Storage::Ours.list(client).await?;
     let mut obstacles = Vec::new();
@@ -38,11 +58,7 @@ pub async fn check(
         )
     }));
     obstacles.extend(clashes(&built_in, &ours));
-    obstacles.extend(owned(client).await?);
-    if !accept_bypass {
-        obstacles.extend(bypassed(client).await?);
-    }
-    if obstacles.is_empty() { Ok(()) } else { Err(Error::Obstacles(obstacles)) }
+    Ok(obstacles)
 }
 
 /// Budgets that somebody created in our group and that differ from the built-in one of their name.

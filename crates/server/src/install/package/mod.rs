@@ -99,7 +99,15 @@ fn args(choice: Choice, evict: &str, listen: &str) -> Vec<String> {
 fn rights(choice: Choice) -> Vec<Right> {
     let Choice { native, accept_bypass, unavailable, gangs, clearing, page } = choice;
     let claiming = native && !accept_bypass;
-    rights::needed(Needs { clearing, native, claiming, unavailable, gangs, page })
+    rights::needed(Needs {
+        clearing,
+        native,
+        claiming,
+        installing: native,
+        unavailable,
+        gangs,
+        page,
+    })
 }
 
 /// The objects that send requests to us, and keep our certificate.

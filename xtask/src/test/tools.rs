@@ -1,0 +1,64 @@
+//! Programs that tests need and a machine may lack.
+
+use std::{env, ffi::OsString, path::PathBuf, process::Command};
+
+use anyhow::{Context as _, Result};
+
+use super::{interrupt::Interrupt, run::cargo, summary::Counts};
+use crate::localkube::workspace;
+
+/// A subcommand of cargo, in the version that it is known to work in.
+pub struct Tool {
+    pub name: &'static str,
+    version: &'static str,
+}
+
+pub const FUZZ: Tool = Tool { name: "cargo-fuzz", version: "0.13.2" };
+pub const DENY: Tool = Tool { name: "cargo-deny", version: "0.20.2" };
+
+impl Tool {
+    /// Builds it into `target/tools`, unless it is there or somebody has installed it: the `PATH` by which
+    /// cargo finds it.
+    pub fn path(&self, interrupt: &Interrupt) -> Result<OsString> {
+        let path = env::var_os("PATH").unwrap_or_default();
+        if find(&[self.name]).is_some() {
+            return Ok(path);
+        }
+        let tools = workspace().join("target/tools");
+        let programs = tools.join("bin");
+        if !programs.join(self.name).is_file() {
+            let (crate_, root) =
+                (format!("{}@{}", self.name, self.version), tools.to_string_lossy());
+            let install = ["install", "--locked", "--root", &root, &crate_];
+            cargo(&install, &[], interrupt, &mut Counts::default())?;
+        }
+        let all = [programs].into_iter().chain(env::split_paths(&path));
+        env::join_paths(all).context("put the tools on PATH")
+    }
+}
+
+/// The first of these programs that there is, or that apt-get can install.
+pub fn of_system(names: &[&str], packages: &[&str]) -> Option<PathBuf> {
+    find(names).or_else(|| {
+        println!("no {} here; try apt-get install {}", names[0], packages.join(" "));
+        let apt = |args: &[&str]| {
+            let mut command = Command::new("apt-get");
+            command.args(args).env("DEBIAN_FRONTEND", "noninteractive");
+            command.output().is_ok_and(|output| output.status.success())
+        };
+        let install =
+            [&["install", "--yes", "--quiet", "--no-install-recommends"], packages].concat();
+        // The lists of a new machine may be none, or old.
+        if !apt(&install) && apt(&["update"]) {
+            apt(&install);
+        }
+        find(names)
+    })
+}
+
+fn find(names: &[&str]) -> Option<PathBuf> {
+    let path = env::var_os("PATH")?;
+    let places: Vec<PathBuf> = env::split_paths(&path).collect();
+    let mut all = names.iter().flat_map(|name| places.iter().map(move |place| place.join(name)));
+    all.find(|program| program.is_file())
+}
