@@ -7,7 +7,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use holdfast_core::model::{
-    Budget, ControllerRef, GroupKind, ObjectKey, Owner, Pod, ResourceVersion,
+    Budget, ControllerRef, GroupKind, ObjectKey, Owner, Pod, ResourceVersion, Scope,
 };
 use serde_json::Value;
 
@@ -21,7 +21,7 @@ const NOTES_MAX: usize = 5;
 
 type Id = (GroupKind, ObjectKey);
 
-/// Adds the controllers of pods that a budget counts by its controllers, and the controllers of those.
+/// Adds the controllers of pods that a budget goes by, and the controllers of those.
 pub fn assume(objects: &mut Objects) {
     let known: BTreeSet<Id> = (objects.owners.iter())
         .map(|given| (given.owner.group_kind.clone(), given.owner.key.clone()))
@@ -66,9 +66,11 @@ pub fn assume(objects: &mut Objects) {
     objects.owners.extend(made);
 }
 
-/// Whether the budget covers the pod and goes by how many its controllers want.
+/// Whether the budget covers the pod and goes by its controllers: by how many they want, or, where it counts replicas, by
+/// whether the `StatefulSet` of a `LeaderWorkerSet`'s pod is there, for without it the pod is about to be collected.
 fn asks(budget: &Budget, pod: &Pod) -> bool {
-    budget.spec.needs_total() && !pod.is_terminal() && labels::cover(budget, pod)
+    let of_group = budget.spec.scope == Scope::Workload && pod.lws.is_some();
+    (budget.spec.needs_total() || of_group) && !pod.is_terminal() && labels::cover(budget, pod)
 }
 
 fn id_of(controller: Option<&ControllerRef>, namespace: &str) -> Option<Id> {

@@ -107,6 +107,31 @@ fn a_deployment_and_a_leaderworkerset_are_taken_to_want_what_they_have() {
     assert!(report.runs[0].outcome.is_finished(), "{}", told(&report));
 }
 
+/// Without its `StatefulSet` a worker would look like one that is about to be collected, and no group like a whole one.
+#[test]
+fn groups_whose_statefulsets_are_not_in_the_input_are_whole() {
+    let member = |group: usize, worker: usize| {
+        let labels = format!(
+            "labels: {{leaderworkerset.sigs.k8s.io/name: l, leaderworkerset.sigs.k8s.io/group-index: \
+             '{group}', leaderworkerset.sigs.k8s.io/group-key: k{group}, app: a}}, annotations: \
+             {{leaderworkerset.sigs.k8s.io/size: '2'}}"
+        );
+        let (name, set) = match worker {
+            0 => (format!("l-{group}"), "l".to_owned()),
+            _ => (format!("l-{group}-{worker}"), format!("l-{group}")),
+        };
+        pod(&name, Some(("apps/v1", "StatefulSet", &set)), "nodeName: n1")
+            .replace("labels: {app: a}", &labels)
+    };
+    let pods: String =
+        [(0, 0), (0, 1), (1, 0), (1, 1)].map(|(group, worker)| member(group, worker)).concat();
+    for threshold in ["maxUnavailable: 1", "minAvailable: 1"] {
+        let budget = budget(&format!("{threshold}, budgetScope: Workload"));
+        let report = simulate(&format!("{NODES}{pods}{budget}"), &["n1"], false).unwrap();
+        assert!(report.runs[0].outcome.is_finished(), "{threshold}: {}", told(&report));
+    }
+}
+
 #[test]
 fn a_jobset_that_is_not_in_the_input_is_taken_to_want_its_jobs() {
     let manifests = groups("{gang: {minCount: 4}}", "maxUnavailable: 1, budgetScope: Workload");

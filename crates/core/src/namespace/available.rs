@@ -9,7 +9,7 @@ use super::evaluate::{Evaluation, Failure, SyncError};
 use super::pods::PodEntry;
 use super::requests::is_running;
 use super::scale::Found;
-use super::units::{Health, is_doomed, labelled};
+use super::units::{Health, labelled};
 use crate::model::{ControllerRef, Operation, Owner, Scope, Target, UnavailableSpec};
 use crate::replica::{ReplicaKey, Resolution};
 use crate::verdict::DenyReason;
@@ -174,8 +174,8 @@ impl Namespace {
         let (mut sound, mut live) = (0, 0);
         for pod in self.pods.values().filter(|pod| pod.budgets.contains(&budget.id)) {
             let group = labelled(&self.interner, &self.objects, groups, pod);
-            let doomed = || is_doomed(&self.interner, &self.objects, budget, pod);
-            if group.is_some_and(|(of, _)| *of == *key) && !doomed() {
+            // Not `is_doomed`: a StatefulSet that the watch has not shown yet would let a whole group go.
+            if group.is_some_and(|(of, _)| *of == *key) && !self.is_abandoned_by_owner(pod) {
                 sound += i64::from(pod.is_sound(Health::Available));
                 live += i64::from(is_running(&pod.pod));
             }

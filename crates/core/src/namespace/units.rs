@@ -210,12 +210,7 @@ pub(super) fn labelled(
 /// A worker of a `LeaderWorkerSet` group whose `StatefulSet` went with its leader. It is Ready and may stand
 /// beside the next leader for a while, and will be collected without anybody's leave: no part of a
 /// whole group. One whose `StatefulSet` was not seen yet looks the same for a moment, which is safe.
-pub(super) fn is_doomed(
-    interner: &Interner,
-    objects: &Objects,
-    budget: &BudgetEntry,
-    pod: &PodEntry,
-) -> bool {
+fn is_doomed(interner: &Interner, objects: &Objects, budget: &BudgetEntry, pod: &PodEntry) -> bool {
     if budget.scope == Scope::Pod && budget.groups().is_none()
         || pod.labels.value(interner, LWS_NAME).is_none()
     {

@@ -2,7 +2,7 @@
 
 use holdfast_core::model::Operation::{Delete, Evict};
 use holdfast_core::model::Threshold::Count;
-use holdfast_core::model::{Budget, ControllerRef, GroupKind, Owner, Phase, Pod, Scope};
+use holdfast_core::model::{Budget, Owner, Phase, Pod};
 use holdfast_core::verdict::{AllowReason, DenyReason};
 
 use super::groups::{SHARD, serving, sharding, verify};
@@ -10,7 +10,7 @@ use super::make::{
     GROUP, assert_denied, assert_granted, assert_passed, case, denial, deployment, grouped,
     labelled, lws, max, min, serve, set_of, total,
 };
-use crate::upstream::lone::{Lone, min_available, owned, owner, pod, reference_to};
+use crate::upstream::lone::{Lone, owned, owner, pod, reference_to};
 
 /// The label, the owners, the controllers of one pod each in groups 0 and 1, and how many that makes.
 type Case = (&'static str, &'static str, Vec<Owner>, [Option<Owner>; 2], Option<i64>);
@@ -128,53 +128,6 @@ fn leaving_groups() {
     assert_passed(&lone.operate("llm-0-1", Delete), AllowReason::Exempt);
 }
 
-/// Their `StatefulSet` goes with the leader, and they are collected with it without being asked for. Until then
-/// they are Ready, and beside the next leader look like a whole group.
-#[test]
-fn workers_of_a_leader_that_is_gone() {
-    let set = owner("apps", "StatefulSet", "llm-2", 2);
-    for is_gone in [false, true] {
-        let mut lone = serving(max(Count(1)));
-        verify(&lone, (1, 3, 2, 3));
-        if is_gone {
-            lone.delete_owner(set.clone());
-        } else {
-            lone.owner(Owner { terminating: true, ..set.clone() });
-        }
-        verify(&lone, (0, 2, 2, 3));
-        assert_denied(&lone.operate("llm-0-0", Delete));
-        lone.owner(set.clone());
-        verify(&lone, (1, 3, 2, 3));
-    }
-}
-
-/// The same of a `PodDisruptionBudget` that counts replicas.
-#[test]
-fn workers_of_a_leader_that_is_gone_make_no_replica() {
-    let set = owner("apps", "StatefulSet", "llm-2", 2);
-    for is_gone in [false, true] {
-        let mut lone = Lone::new();
-        serve(&mut lone, "llm", 3, 3);
-        let mut budget = min_available("replicas", Count(2));
-        budget.spec.scope = Scope::Workload;
-        lone.budget(budget);
-        lone.settle();
-        let healthy = |lone: &Lone| lone.status("replicas").current_healthy_replicas;
-        assert_eq!(healthy(&lone), 3);
-        if is_gone {
-            lone.delete_owner(set.clone());
-        } else {
-            lone.owner(Owner { terminating: true, ..set.clone() });
-        }
-        lone.settle();
-        assert_eq!(healthy(&lone), 2);
-        assert_denied(&lone.evict("llm-0-0"));
-        lone.owner(set.clone());
-        lone.settle();
-        assert_eq!(healthy(&lone), 3);
-    }
-}
-
 /// Deleting the whole `LeaderWorkerSet` must finish, whichever way its objects go first.
 #[test]
 fn a_deleted_leader_worker_set() {
@@ -214,27 +167,4 @@ fn finished_pods_are_no_group() {
     verify(&lone, (1, 2, 1, 2));
     lone.change_pod("b", |pod| (pod.phase, pod.ready) = (Phase::Succeeded, false));
     verify(&lone, (1, 1, 0, 1));
-}
-
-/// The `StatefulSet` of the workers is owned by their leader. Before anybody has marked it, the next leader may be
-/// Ready already.
-#[test]
-fn workers_that_belong_to_the_last_leader() {
-    let mut lone = serving(max(Count(1)));
-    let leader = lone.pods["llm-2-0"].clone();
-    let of = |uid: &str| ControllerRef {
-        group_kind: GroupKind::new("", "Pod"),
-        version: "v1".to_owned(),
-        name: leader.key.name.clone(),
-        uid: uid.to_owned(),
-    };
-    let set =
-        |uid: &str| Owner { controller: Some(of(uid)), ..owner("apps", "StatefulSet", "llm-2", 2) };
-    lone.owner(set(&leader.uid));
-    verify(&lone, (1, 3, 2, 3));
-    lone.pod(Pod { uid: "uid-next".to_owned(), ..leader.clone() });
-    verify(&lone, (0, 2, 2, 3));
-    assert_denied(&lone.operate("llm-0-0", Delete));
-    lone.owner(set("uid-next"));
-    verify(&lone, (1, 3, 2, 3));
 }

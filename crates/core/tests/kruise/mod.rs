@@ -4,6 +4,7 @@ mod admission;
 mod ends;
 mod expected;
 mod groups;
+mod leaders;
 mod make;
 mod owners;
 mod reconcile;
