@@ -187,6 +187,9 @@ enum Gate {
 
 pub fn run(args: &Args) -> anyhow::Result<()> {
     let options = options(args, args.logging.start());
+    // A few MiB in pages of two would be half empty, and each is zeroed whole when it is first used.
+    #[cfg(target_os = "linux")]
+    rustix::thread::disable_transparent_huge_pages(true).ok();
     // One thread: the work is short and passes from task to task, and to wake another thread costs
     // more than most of it.
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;

@@ -16,8 +16,9 @@ const UNDER_WAY_MAX: usize = 4;
 /// The distance between two such writes of one budget: a lone change is shown at once, and a storm of
 /// them costs one write per second,
 const PACE: Duration = Duration::from_secs(1);
-/// or less when so many budgets change that it would be more often than this in all,
-const APART: Duration = Duration::from_millis(30);
+/// or less when so many budgets change that it would be more often than this in all, which is how often upstream's
+/// controller may write by default,
+const APART: Duration = Duration::from_millis(50);
 /// but nobody's status gets older than this.
 const PACE_MAX: Duration = Duration::from_secs(5);
 
@@ -27,15 +28,25 @@ pub(crate) struct Leisure {
     /// Their housekeeping stays due. One that is written for another reason meanwhile has nothing to do
     /// when it is woken.
     waiting: VecDeque<(Arc<str>, BudgetId)>,
-    /// When all looks at a status that were planned would be done, were they `APART`.
-    busy_until: Timestamp,
+    /// Budgets that are to be looked at.
+    planned: usize,
 }
 
 impl Leisure {
-    /// How long after its last write a budget is to be looked at again. To be asked once per look.
-    pub(crate) fn pace(&mut self, now: Timestamp) -> Duration {
-        self.busy_until = (self.busy_until.max(now) + APART).min(now + PACE_MAX);
-        self.busy_until.since(now).max(PACE)
+    /// How long after its last write a budget is to be looked at again.
+    pub(crate) fn pace(&self) -> Duration {
+        let all = u32::try_from(self.planned).map_or(PACE_MAX, |n| APART.saturating_mul(n));
+        all.clamp(PACE, PACE_MAX)
+    }
+
+    /// A budget is to be looked at that was not before.
+    pub(crate) fn plan(&mut self) {
+        self.planned += 1;
+    }
+
+    /// It was, or need not be any more.
+    pub(crate) fn done(&mut self) {
+        self.planned -= 1;
     }
 
     pub(crate) fn is_full(&self) -> bool {
@@ -74,32 +85,31 @@ mod tests {
     fn the_more_budgets_change_the_less_often_each_is_written() {
         // Every one of them is looked at, and planned again, as soon as it may be.
         let writes_in_a_minute = |budgets: usize| {
-            let mut leisure = Leisure::default();
+            let mut leisure = Leisure { planned: budgets, ..Leisure::default() };
             let mut due = vec![Timestamp::from_secs(1000); budgets];
             let mut writes = 0;
             for ms in (0..60_000).step_by(5) {
                 let now = Timestamp::from_secs(1000) + Duration::from_millis(ms);
                 for due in due.iter_mut().filter(|due| **due <= now) {
-                    *due = now + leisure.pace(now);
+                    leisure.done();
+                    *due = now + leisure.pace();
+                    leisure.plan();
                     writes += 1;
                 }
             }
             writes / budgets
         };
         assert_eq!(writes_in_a_minute(1), 60);
-        assert_eq!(writes_in_a_minute(30), 60);
-        assert!((19..=22).contains(&writes_in_a_minute(100)));
+        assert_eq!(writes_in_a_minute(20), 60);
+        assert!((19..=22).contains(&writes_in_a_minute(60)));
         assert_eq!(writes_in_a_minute(1000), 12);
     }
 
     #[test]
-    fn after_a_storm_the_pace_is_what_it_was() {
-        let mut leisure = Leisure::default();
-        let now = Timestamp::from_secs(1000);
-        for _ in 0..5000 {
-            leisure.pace(now);
-        }
-        assert_eq!(leisure.pace(now), PACE_MAX);
-        assert_eq!(leisure.pace(now + PACE_MAX), PACE);
+    fn when_the_last_of_a_storm_are_written_the_pace_is_what_it_was() {
+        let mut leisure = Leisure { planned: 5000, ..Leisure::default() };
+        assert_eq!(leisure.pace(), PACE_MAX);
+        (0..5000).for_each(|_| leisure.done());
+        assert_eq!(leisure.pace(), PACE);
     }
 }

@@ -10,6 +10,7 @@ use super::reserve::Turn;
 use super::status::is_misconfigured;
 use super::{BudgetId, Context, Namespace};
 use crate::io::{Command, WriteOutcome};
+use crate::leisure::Leisure;
 use crate::model::{BudgetKey, BudgetStatus, Grant, Scope, Timestamp};
 use crate::stats::Counters;
 use crate::timer::Due;
@@ -76,6 +77,13 @@ impl Writer {
         self.queue.len() + usize::from(self.housekeeping.is_some())
     }
 
+    /// No look at the status is due any more.
+    fn looked(&mut self, leisure: &mut Leisure) {
+        if self.housekeeping.take().is_some() {
+            leisure.done();
+        }
+    }
+
     /// Fewer are waiting than the last write carried, which was a moment ago.
     fn expects_company(&self, now: Timestamp) -> bool {
         self.queue.len() < self.crowd && self.wrote_at.is_some_and(|wrote| now < wrote + PARTED)
@@ -89,7 +97,7 @@ impl Namespace {
         let Some(entry) = self.budgets.get_mut(id) else { return };
         if entry.writer.housekeeping.is_none() {
             let soon = cx.now + GATHER;
-            let pace = cx.leisure.pace(cx.now);
+            let pace = cx.leisure.pace();
             let at = entry.writer.wrote_at.map_or(soon, |wrote| soon.max(wrote + pace));
             self.schedule(cx, id, at);
         }
@@ -123,7 +131,7 @@ impl Namespace {
             if cx.leisure.is_full() {
                 return cx.leisure.wait(&self.name, id);
             }
-            entry.writer.housekeeping = None;
+            entry.writer.looked(cx.leisure);
             // Others do it, or it would be done by less than was seen already.
             if cx.leads && self.is_current(cx, id) {
                 self.announce(cx, id);
@@ -248,7 +256,8 @@ impl Namespace {
 
     /// The budget was deleted: nobody needs a grant in it any more, and what was being taken back must not
     /// come back.
-    pub(super) fn budget_gone(&mut self, cx: &mut Context<'_>, id: &BudgetId, writer: Writer) {
+    pub(super) fn budget_gone(&mut self, cx: &mut Context<'_>, id: &BudgetId, mut writer: Writer) {
+        writer.looked(cx.leisure);
         let in_flight = writer.in_flight.unwrap_or_default();
         if in_flight.leisurely {
             cx.leisure.end(cx.now, cx.timers);
@@ -333,7 +342,7 @@ impl Namespace {
         }
         entry.writer.in_flight = Some(Batch { granted, refunds, leisurely });
         // This write is as good as a look at the status.
-        entry.writer.housekeeping = None;
+        entry.writer.looked(cx.leisure);
         entry.writer.wrote_at = Some(cx.now);
         let budget = (**id).clone();
         cx.send(Command::WriteStatus { budget, uid, version, status: Box::new(status) });
@@ -355,7 +364,9 @@ impl Namespace {
     fn schedule(&mut self, cx: &mut Context<'_>, id: &BudgetId, at: Timestamp) {
         let Some(entry) = self.budgets.get_mut(id) else { return };
         cx.counters.queue_adds += 1;
-        entry.writer.housekeeping = Some(at);
+        if entry.writer.housekeeping.replace(at).is_none() {
+            cx.leisure.plan();
+        }
         cx.timers.at(at, &self.name, Due::Housekeep { budget: id.clone() });
     }
 }
