@@ -100,12 +100,8 @@ impl Duty {
                 if !registered {
                     synced(unsynced.clone()).await;
                 }
-                if options.install {
-                    // In turn even to join: native mode may be about to take over what is there.
-                    registration.install().await?;
-                } else {
-                    registration.join().await?;
-                }
+                // Native mode may be about to take over what is there.
+                registration.enter_in_turn(options.install).await?;
                 metrics.asked(true);
                 if registered {
                     synced(unsynced).await;

@@ -160,7 +160,7 @@ pub async fn serve(
     if unavailable {
         // Before they are listed: those of before a take-over come by way of us.
         let conversion = Registration { entry: Entry::Conversion, ..registration.clone() };
-        conversion.enter(options.install).await?;
+        conversion.enter_in_turn(options.install).await?;
         install::await_unavailable(&client).await?;
     }
 

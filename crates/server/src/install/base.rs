@@ -253,6 +253,20 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
+    async fn webhook_mode_does_not_begin_on_what_is_half_uninstalled() {
+        let (fake, client) = installed(Who::Installer).await;
+        let body = manifests::webhook("https://h/evict", &Value::Null, Intercept::All).body;
+        fake.lock().put(&Installed::Webhook.path(), body);
+        let annotations = json!({"holdfast.dev/giving-back": "true"});
+        fake.lock().get(&Installed::Webhook.path())["metadata"]["annotations"] = annotations;
+        let told = "finish it with `holdfast uninstall`";
+        let error = registration(client.clone(), Intercept::Outside).install().await.unwrap_err();
+        assert!(error.to_string().contains(told), "{error}");
+        let error = fake::base(false).apply(&client, &identity(), PLACE).await.unwrap_err();
+        assert!(error.to_string().contains(told), "{error}");
+    }
+
+    #[tokio::test(start_paused = true)]
     async fn webhook_mode_does_not_join_what_native_mode_has_taken_over_meanwhile() {
         let (fake, client) = installed(Who::Installer).await;
         let ours = json!({"service": {"namespace": "holdfast-system", "name": "holdfast"}});

@@ -193,6 +193,9 @@ impl Cluster {
                 self.create(&path, body)
             }
             Method::PATCH => match self.objects.get(path).cloned() {
+                Some(now) if is_other(&now, &body["metadata"]) => {
+                    status(StatusCode::CONFLICT, "changed", path)
+                }
                 Some(mut object) => {
                     json_patch::merge(&mut object, &body);
                     (StatusCode::OK, self.put(path, object))

@@ -63,6 +63,12 @@ impl Registration {
         self.install().await
     }
 
+    /// The same for whoever must not join what is about to go, or to be another's: who installs waits for its turn
+    /// even then.
+    pub async fn enter_in_turn(&self, install: bool) -> Result<(), Error> {
+        if install { self.install().await } else { self.join().await }
+    }
+
     /// Registers, or joins, when it is our turn.
     pub async fn install(&self) -> Result<(), Error> {
         installing(&self.client, &self.base, async |turn| self.register(turn).await).await

@@ -202,6 +202,11 @@ async fn take_back(
         // And now that nobody has the right to hold them again.
         release_gangs(client, tell).await?;
     }
+    // Nor to convert: an instance that started meanwhile may have begun to.
+    let unavailable = match stop_conversion(client).await? {
+        Definition::NotOurs => unavailable,
+        again => again,
+    };
     let delete = options.delete_budgets;
     // Without budgets there is nothing that deleting it could lose.
     let is_free = delete || count == Some(0);
@@ -474,6 +479,27 @@ mod tests {
             }
         }
         assert!(whole > 0 && nothing > 0, "{whole} {nothing}");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn an_instance_that_starts_meanwhile_does_not_leave_a_conversion_that_nobody_answers() {
+        let fake = Fake::new();
+        let admin = fake.client(Who::Admin);
+        install(&admin).await.unwrap();
+        let definition = Installed::UnavailableCrd.path();
+        let by_us = json!({"conversion": {"strategy": "Webhook", "webhook": {}}});
+        let object = json!({"metadata": {"labels": labels()}, "spec": by_us});
+        fake.lock().put(&definition, object.clone());
+        let (path, again) = (definition.clone(), object);
+        let joined = move |cluster: &mut Cluster| *cluster.get(&path) = again;
+        fake.before(&format!("DELETE {}", Installed::Webhook.path()), joined);
+        let options = UninstallOptions { allow_loss: true, ..UninstallOptions::default() };
+        uninstall_from(&admin, &options, |_| {}).await.unwrap();
+        // There may be budgets of it, which could not be counted.
+        assert_eq!(
+            fake.lock().get(&definition)["spec"],
+            json!({"conversion": {"strategy": "None"}})
+        );
     }
 
     #[tokio::test(start_paused = true)]

@@ -117,9 +117,9 @@ pub fn is_copy(budget: &Value) -> bool {
     is_marked(budget) && budget["metadata"]["annotations"][IMPORTED] != SERVED_NOW
 }
 
-/// Where anybody may have written the mark: a copy whose original is there as well.
+/// Where anybody may have written the mark, or changed the copy: one whose original is there, and is the same.
 pub fn is_copy_of(originals: &Budgets, key: &Key, budget: &Value) -> bool {
-    is_copy(budget) && originals.contains_key(key)
+    is_copy(budget) && originals.get(key).is_some_and(|original| is_same(budget, original))
 }
 
 pub fn is_marked(budget: &Value) -> bool {
@@ -231,25 +231,10 @@ async fn update(
                 return restore_managers(client, to, original, &updated).await;
             }
             // Controllers write the status all the time, and that is no reason to lose the change.
-            StatusCode::CONFLICT => {
-                let answer = client
-                    .get(&to.path(&key))
-                    .await
-                    .map_err(|NoAnswer(why)| failed("change", &key, why))?;
-                if answer.is_object_not_found(&key.1) {
-                    return Ok(());
-                }
-                if answer.code != StatusCode::OK {
-                    return Err(failed("change", &key, answer.message()));
-                }
-                newest = answer.json().map_err(|e| failed("change", &key, e.to_string()))?;
-                // Somebody has written it since, or made it anew.
-                if newest["metadata"]["uid"] != current["metadata"]["uid"]
-                    || !is_same(&newest, current)
-                {
-                    return Ok(());
-                }
-            }
+            StatusCode::CONFLICT => match unchanged(client, to, current).await? {
+                Some(same) => newest = same,
+                None => return Ok(()),
+            },
             // It went meanwhile.
             StatusCode::NOT_FOUND => return Ok(()),
             _ => return Err(failed("change", &key, answer.message())),
@@ -344,20 +329,59 @@ fn copied(to: Storage, original: &Value, current: Option<&Value>) -> Value {
     copy
 }
 
+/// What somebody has changed, or made anew, since it was looked at is theirs.
 async fn delete(client: &ApiClient, to: Storage, current: &Value) -> Result<(), Error> {
     let key = key(current);
     let path = to.path(&key);
-    if current["metadata"]["finalizers"].as_array().is_some_and(|all| !all.is_empty()) {
-        // Whoever set them looks for the original.
-        let patch = json!({"metadata": {"finalizers": null}});
-        let answer = client.patch(&path, MERGE_PATCH, &patch).await;
-        answer.map_err(|NoAnswer(why)| failed("change", &key, why))?;
+    let (mut wanted, mut newest) = (current.clone(), current.clone());
+    for _ in 0..TRIES {
+        let [uid, version] = ["uid", "resourceVersion"].map(|field| &newest["metadata"][field]);
+        let as_seen = json!({"uid": uid, "resourceVersion": version});
+        let held = newest["metadata"]["finalizers"].as_array().is_some_and(|all| !all.is_empty());
+        let answer = if held {
+            // Whoever set them looks for the original.
+            let mut patch = json!({"metadata": as_seen});
+            patch["metadata"]["finalizers"] = Value::Null;
+            client.patch(&path, MERGE_PATCH, &patch).await
+        } else {
+            client.delete_only(&path, as_seen).await
+        };
+        let answer = answer.map_err(|NoAnswer(why)| failed("delete", &key, why))?;
+        match answer.code {
+            code if code.is_success() && held => {
+                wanted = answer.json().map_err(|e| failed("delete", &key, e.to_string()))?;
+                newest = wanted.clone();
+            }
+            code if code.is_success() || code == StatusCode::NOT_FOUND => return Ok(()),
+            StatusCode::CONFLICT => match unchanged(client, to, &wanted).await? {
+                Some(same) => newest = same,
+                None => return Ok(()),
+            },
+            _ => return Err(failed("delete", &key, answer.message())),
+        }
     }
-    let answer = client.delete(&path).await.map_err(|NoAnswer(why)| failed("delete", &key, why))?;
-    if answer.code.is_success() || answer.code == StatusCode::NOT_FOUND {
-        return Ok(());
+    Err(failed("delete", &key, "others write it all the time".to_owned()))
+}
+
+/// The newest of it, if it is still the same but for its status. None: it is gone, or somebody has changed it, or made
+/// another of its name.
+async fn unchanged(
+    client: &ApiClient,
+    to: Storage,
+    current: &Value,
+) -> Result<Option<Value>, Error> {
+    let key = key(current);
+    let failed = |why| failed("read", &key, why);
+    let answer = client.get(&to.path(&key)).await.map_err(|NoAnswer(why)| failed(why))?;
+    if answer.is_object_not_found(&key.1) {
+        return Ok(None);
     }
-    Err(failed("delete", &key, answer.message()))
+    if answer.code != StatusCode::OK {
+        return Err(failed(answer.message()));
+    }
+    let newest: Value = answer.json().map_err(|e| failed(e.to_string()))?;
+    let is_it = newest["metadata"]["uid"] == current["metadata"]["uid"];
+    Ok((is_it && is_same(&newest, current)).then_some(newest))
 }
 
 /// The annotation of copies: set to another value, or with `None` taken away. Either way the budget is
@@ -388,7 +412,48 @@ fn failed(action: &str, (namespace, name): &Key, reason: String) -> Error {
 
 #[cfg(test)]
 mod tests {
+    use super::super::super::fake::{Fake, Who};
     use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn what_somebody_has_changed_or_made_anew_is_not_deleted() {
+        let path = Storage::BuiltIn.path(&("n".to_owned(), "b".to_owned()));
+        let status = |now: &mut Value| now["status"] = json!({"observedGeneration": 1});
+        let spec = |now: &mut Value| now["spec"] = json!({"minAvailable": 2});
+        let anew = |now: &mut Value| now["metadata"]["uid"] = json!("another");
+        let changes = [(status as fn(&mut Value), false), (spec, true), (anew, true)];
+        for finalizers in [json!([]), json!(["example.com/waits"])] {
+            for (change, is_kept) in changes {
+                let fake = Fake::new();
+                let client = fake.client(Who::Admin);
+                let metadata = json!({"namespace": "n", "name": "b", "finalizers": finalizers});
+                let budget = json!({"metadata": metadata, "spec": {"minAvailable": 1}});
+                let seen = fake.lock().put(&path, budget);
+                let now = fake.lock().put(&path, seen.clone());
+                *fake.lock().get(&path) = now;
+                change(fake.lock().get(&path));
+                delete(&client, Storage::BuiltIn, &seen).await.unwrap();
+                let left = client.get(&path).await.unwrap();
+                assert_eq!(left.code == StatusCode::OK, is_kept, "{left:?}");
+                let held = left.json::<Value>().unwrap()["metadata"]["finalizers"].take();
+                assert!(!is_kept || held == finalizers, "{held}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_copy_that_somebody_has_changed_is_theirs() {
+        let key = ("n".to_owned(), "b".to_owned());
+        let budget = |spec: Value| json!({"metadata": {"name": "b"}, "spec": spec});
+        let originals = Budgets::from([(key.clone(), budget(json!({"minAvailable": 1})))]);
+        let mut copy = budget(json!({"minAvailable": 1}));
+        assert!(!is_copy_of(&originals, &key, &copy), "it lacks the mark");
+        copy["metadata"]["annotations"][IMPORTED] = json!("1a2b");
+        assert!(is_copy_of(&originals, &key, &copy));
+        assert!(!is_copy_of(&Budgets::new(), &key, &copy), "its original is gone");
+        copy["spec"]["budgetScope"] = json!("Workload");
+        assert!(!is_copy_of(&originals, &key, &copy));
+    }
 
     #[test]
     fn what_was_served_from_here_is_no_copy() {

@@ -29,6 +29,7 @@ use tokio::sync::watch;
 use super::entry::Entry;
 use super::manifests::{self, Installed, Intercept};
 use super::registration::{Registration, State};
+use super::turn::{in_turn, warn};
 use super::{MANAGED_BY, NAME, SYSTEM_NAMESPACE, Turn, apply_one, installing, refused};
 use crate::api_client::{ApiClient, NoAnswer};
 use crate::connect::Identity;
@@ -78,7 +79,17 @@ pub async fn refuse_beside(client: &ApiClient) -> Result<(), Error> {
                 .to_owned(),
         ]));
     }
+    if give_back::is_under_way(client).await.unwrap_or(false) {
+        return Err(half_uninstalled());
+    }
     Ok(())
+}
+
+/// Whoever goes on from there would take what is left for what they have made.
+fn half_uninstalled() -> Error {
+    Error::Obstacles(vec![
+        "an uninstallation is under way; finish it with `holdfast uninstall`".to_owned(),
+    ])
 }
 
 /// The objects that only native mode needs, before rights are checked.
@@ -141,12 +152,7 @@ impl Takeover {
     }
 
     async fn refuse_to_meet_an_uninstallation(&self) -> Result<(), Error> {
-        if give_back::is_under_way(&self.client).await? {
-            return Err(Error::Obstacles(vec![
-                "an uninstallation is under way; finish it with `holdfast uninstall`".to_owned(),
-            ]));
-        }
-        Ok(())
+        if give_back::is_under_way(&self.client).await? { Err(half_uninstalled()) } else { Ok(()) }
     }
 
     /// Takes over, unless another was faster. The caches are synced, so that evictions can be decided from the
@@ -166,8 +172,19 @@ impl Takeover {
         })
         .await;
         match (outcome, begun) {
-            // The turn was lost half way.
-            (Err(error), Some(before)) => Err(self.withdraw(error, before).await),
+            // The turn was lost half way, and whoever has it may be about to take over in our place: what there is
+            // to undo is seen when it is our turn again.
+            (Err(error), Some(before)) => {
+                let lost = error.to_string();
+                let work = async |_: &Turn| Ok(self.withdraw(error, before).await);
+                match in_turn(&client, warn, work).await {
+                    Ok(Some(error)) => Err(error),
+                    Ok(None) => Err(Error::Obstacles(vec![lost])),
+                    Err(why) => Err(Error::Obstacles(vec![format!(
+                        "{lost}; to undo it failed, too ({why})"
+                    )])),
+                }
+            }
             (outcome, _) => outcome,
         }
     }
@@ -312,6 +329,8 @@ impl Takeover {
         let intercept = match (ours, narrow) {
             (false, Some(true)) => Intercept::All,
             (true, Some(false)) if !give_back::is_under_way(&self.client).await? => {
+                // Where it is not yet, built-in budgets decide that are out of date.
+                api_service::await_served(&self.client, true).await?;
                 Intercept::DryRuns
             }
             _ => return Ok(()),
