@@ -99,6 +99,34 @@ impl Drop for Controller {
     }
 }
 
+/// Waits until the machine has little to do for a second, for a minute at most. API servers and controllers are busy for a
+/// while with what an installation or the end of a namespace sets off: discovery, schemas, garbage.
+pub fn await_quiet() -> Result<()> {
+    const BUSY_MAX: f64 = 0.2;
+    let deadline = Instant::now() + Duration::from_mins(1);
+    let mut before = cpu_times().context("read /proc/stat")?;
+    while Instant::now() < deadline {
+        std::thread::sleep(Duration::from_secs(1));
+        let now = cpu_times().context("read /proc/stat")?;
+        if (now.0 - before.0) / (now.1 - before.1) < BUSY_MAX {
+            return Ok(());
+        }
+        before = now;
+    }
+    eprintln!("bench: the machine has not been quiet for a minute");
+    Ok(())
+}
+
+/// Of all processors since the start, in ticks: busy, and altogether.
+fn cpu_times() -> Option<(f64, f64)> {
+    let stat = fs::read_to_string("/proc/stat").ok()?;
+    let times = stat.lines().next()?.split_whitespace().skip(1).take(8);
+    let times: Vec<f64> = times.map(str::parse).collect::<Result<_, _>>().ok()?;
+    let all: f64 = times.iter().sum();
+    // Idle, and waiting for a disk.
+    Some((all - times.get(3)? - times.get(4)?, all))
+}
+
 fn usage(pid: i32) -> Option<Usage> {
     /// `sysconf(_SC_CLK_TCK)`, which is the same on every Linux.
     const TICKS_PER_SECOND: f64 = 100.0;

@@ -6,7 +6,7 @@ use anyhow::{Result, bail};
 
 use super::{
     Bench,
-    controller::{Controller, Mode},
+    controller::{Controller, Mode, await_quiet},
     load::{Api, Budgets, Load, PODS_PER_GROUP, Way},
     report::{Comparison, Results, Target},
 };
@@ -118,6 +118,7 @@ pub fn run(bench: &Bench, only: &[String], results: &mut Results) -> Result<()> 
             for clients in CLIENTS {
                 load.fill(pods)?;
                 load.settle()?;
+                await_quiet()?;
                 // Not the last replica, which the budget keeps.
                 let count = pods - 2 * PODS_PER_GROUP;
                 let evicted = load.disrupt(&bench.drainer, Way::Evict, clients, count, limit)?;
