@@ -201,7 +201,8 @@ impl Test<'_> {
             fetched => {
                 let said = fetched.map(|output| output.stderr).unwrap_or_default();
                 let said = String::from_utf8_lossy(&said);
-                let why = said.lines().next_back().unwrap_or("cargo deny fetch db failed");
+                let said = said.lines().rfind(|line| !line.trim().is_empty());
+                let why = said.unwrap_or("cargo deny fetch db failed");
                 self.summary.not_run("advisories", why);
             }
         }
