@@ -16,6 +16,7 @@ use crate::gang::Shape;
 use crate::kubectl::kubectl;
 use crate::server::Server;
 use crate::wait::until;
+use crate::world::World;
 
 const NAMESPACE: &str = "holdfast-system";
 const DEPLOYMENT: &str = "/apis/apps/v1/namespaces/holdfast-system/deployments/holdfast";
@@ -111,6 +112,19 @@ impl Drop for WithoutInstaller {
 
 const BINDINGS: &str = "/apis/rbac.authorization.k8s.io/v1/clusterrolebindings";
 const INSTALLER: &str = "localkube:holdfast-installer";
+
+/// Of two replicas one may go, and then the other is held back.
+#[track_caller]
+pub fn assert_protects(name: &str) -> World {
+    let world = World::new(name);
+    let node = world.node("n");
+    world.replica("a", 2, 2, &[&node]);
+    world.replica("b", 2, 2, &[&node]);
+    world.budget("job", json!({"minAvailable": 1, "budgetScope": "Workload"}));
+    world.evict("a-0").assert_evicted();
+    world.evict("b-0").assert_denied(&["job needs 1 healthy replica and has 1"]);
+    world
+}
 
 /// What somebody would do first who has got hold of these credentials.
 #[track_caller]

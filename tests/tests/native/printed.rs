@@ -5,7 +5,6 @@ use holdfast_e2e::fixture::fixture;
 use holdfast_e2e::gang::Shape;
 use holdfast_e2e::printed::{self, WithoutInstaller};
 use holdfast_e2e::server;
-use holdfast_e2e::world::World;
 use serde_json::json;
 
 use crate::remove;
@@ -13,13 +12,7 @@ use crate::remove;
 pub fn what_is_printed_takes_over_with_no_other_rights() {
     let flags = ["--mode=native", Shape::of_cluster().flag()];
     let server = printed::start("printed", &flags, &[]).expect("it starts");
-    let world = World::new("printed");
-    let node = world.node("n");
-    world.replica("a", 2, 2, &[&node]);
-    world.replica("b", 2, 2, &[&node]);
-    world.budget("job", json!({"minAvailable": 1, "budgetScope": "Workload"}));
-    world.evict("a-0").assert_evicted();
-    world.evict("b-0").assert_denied(&["job needs 1 healthy replica and has 1"]);
+    let world = printed::assert_protects("printed");
     // What clients ask of policy/v1 goes on in its name.
     let (admin, path) = (&world.admin, world.budget_path("job"));
     let status = format!("{path}/status");
@@ -49,13 +42,7 @@ pub fn a_static_pod_takes_over_with_no_other_rights() {
     let without_installer = WithoutInstaller::make();
     let flags = ["--mode=native", Shape::of_cluster().flag()];
     let server = printed::start_static("static-pod", &flags, user).expect("it starts");
-    let world = World::new("static-pod");
-    let node = world.node("n");
-    world.replica("a", 2, 2, &[&node]);
-    world.replica("b", 2, 2, &[&node]);
-    world.budget("job", json!({"minAvailable": 1, "budgetScope": "Workload"}));
-    world.evict("a-0").assert_evicted();
-    world.evict("b-0").assert_denied(&["job needs 1 healthy replica and has 1"]);
+    let _world = printed::assert_protects("static-pod");
     let log = server.log();
     assert!(!log.contains("forbidden: User"), "{log}");
     printed::assert_refused_beyond(user);

@@ -9,7 +9,6 @@ use holdfast_e2e::pod::FINALIZER;
 use holdfast_e2e::printed;
 use holdfast_e2e::server::{self, Server};
 use holdfast_e2e::wait::until;
-use holdfast_e2e::world::World;
 use serde_json::json;
 
 pub fn what_was_installed_can_be_removed_without_a_trace() {
@@ -171,13 +170,7 @@ pub fn what_is_printed_serves_and_goes_without_a_trace() {
         let registered = fixture().admin.get(WEBHOOK).ok().body;
         let client = &registered["webhooks"][0]["clientConfig"];
         assert_eq!(client["service"]["name"], "holdfast", "{client}");
-        let world = World::new("printed");
-        let node = world.node("n");
-        world.replica("a", 2, 2, &[&node]);
-        world.replica("b", 2, 2, &[&node]);
-        world.budget("job", json!({"minAvailable": 1, "budgetScope": "Workload"}));
-        world.evict("a-0").assert_evicted();
-        world.evict("b-0").assert_denied(&["job needs 1 healthy replica and has 1"]);
+        let _world = printed::assert_protects("printed");
         let log = server.log();
         assert!(!log.contains("forbidden"), "{log}");
         printed::assert_refused_beyond(&printed::token_of());
