@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 use std::fmt;
+use std::sync::Arc;
 
 use crate::model::{
     Budget, BudgetKey, BudgetKind, BudgetStatus, BuiltinBudget, ControllerRef, GroupApi, GroupKind,
@@ -239,7 +240,7 @@ pub enum Command {
         budget: BudgetKey,
         uid: String,
         version: ResourceVersion,
-        status: Box<BudgetStatus>,
+        status: Arc<BudgetStatus>,
     },
     /// Read the budget afresh because the outcome of a write is unknown. Answer with
     /// [`Input::StatusWritten`].

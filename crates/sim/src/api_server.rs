@@ -22,7 +22,12 @@ impl World {
         let Call { by, command, view } = call;
         match command {
             Command::WriteStatus { budget, uid, version, status } => {
-                let outcome = self.write_status((by, view), &budget, (&uid, &version), *status);
+                let outcome = self.write_status(
+                    (by, view),
+                    &budget,
+                    (&uid, &version),
+                    Arc::unwrap_or_clone(status),
+                );
                 Some(Input::StatusWritten { budget, uid, outcome })
             }
             Command::ReadBudget { budget, uid } => {
@@ -137,7 +142,7 @@ mod tests {
             budget: read.key.clone(),
             uid: read.uid.clone(),
             version: read.version.clone(),
-            status: Box::new(status),
+            status: Arc::new(status),
         };
         let answer = world.execute(Call { by: 0, command, view: Arc::default() });
         match answer {

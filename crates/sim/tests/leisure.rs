@@ -9,15 +9,20 @@ const BUDGETS: usize = 20;
 
 /// Twenty budgets of one pod each that have no status yet, and an API server that does not answer.
 fn world() -> World {
+    let mut world = world_of(BUDGETS);
+    world.hold_calls();
+    world.sync();
+    world.advance(Duration::from_secs(2));
+    world
+}
+
+fn world_of(budgets: usize) -> World {
     let mut world = World::new(Config::default());
-    for index in 0..BUDGETS {
+    for index in 0..budgets {
         let app = format!("app{index}");
         world.apply_pod(pod(&app).label("app", &app).ready());
         world.apply_budget(budget(&app).select("app", &app).min_available(0));
     }
-    world.hold_calls();
-    world.sync();
-    world.advance(Duration::from_secs(2));
     world
 }
 
@@ -57,4 +62,43 @@ fn a_budget_that_goes_makes_room() {
         world.delete_budget(budget);
     }
     assert_eq!(writes(&world), 8, "four that nobody waits for any more, and four new ones");
+}
+
+#[test]
+fn a_lone_change_after_a_storm_is_shown_at_once() {
+    let mut world = world_of(100);
+    world.sync();
+    world.advance(Duration::from_millis(1200));
+    world.edit_pod("app7", |pod| pod.ready = false);
+    world.advance(Duration::from_millis(1));
+    assert_eq!(world.status("app7").current_healthy, 0);
+}
+
+#[test]
+fn what_changes_while_a_status_is_written_is_shown_too() {
+    let mut world = world_of(1);
+    world.hold_calls();
+    world.sync();
+    world.advance(Duration::from_secs(1));
+    assert_eq!(writes(&world), 1);
+    // It is to be looked at again while the answer is still on its way.
+    world.edit_pod("app0", |pod| pod.ready = false);
+    world.advance(Duration::from_secs(3));
+    world.release_calls();
+    world.advance(Duration::from_secs(1));
+    assert_eq!(world.status("app0").current_healthy, 0);
+}
+
+#[test]
+fn a_status_that_is_as_it_was_written_is_not_looked_at_again() {
+    let mut world = world_of(1);
+    world.sync();
+    world.advance(Duration::from_millis(1));
+    let looked_at = world.engine().stats().counters.pod_reconciliations;
+    world.advance(Duration::from_mins(1));
+    assert_eq!(world.engine().stats().counters.pod_reconciliations, looked_at);
+    // What somebody else makes of it is.
+    world.edit_status("app0", |status| status.current_healthy = 7);
+    world.advance(Duration::from_secs(1));
+    assert_eq!(world.status("app0").current_healthy, 1);
 }

@@ -113,7 +113,7 @@ impl Cluster {
                     Command::Reply { verdict, .. } => answer = Some(verdict),
                     Command::WriteStatus { budget, uid, status, .. } => {
                         let stored = self.budget.as_mut().expect("it writes what it was given");
-                        stored.status = *status;
+                        stored.status = std::sync::Arc::unwrap_or_clone(status);
                         stored.version = ResourceVersion::from(self.now.to_string().as_str());
                         let outcome = WriteOutcome::Current(Box::new(stored.clone()));
                         inputs.push(Input::StatusWritten { budget, uid, outcome });

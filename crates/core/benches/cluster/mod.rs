@@ -4,6 +4,7 @@
 #![allow(clippy::disallowed_methods, reason = "what measures needs a clock")]
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use holdfast_core::io::{Command, WriteOutcome};
@@ -119,7 +120,7 @@ impl Cluster {
         let version = self.next_version();
         let object = self.budgets.get_mut(&budget)?;
         object.version = version;
-        object.status = *status;
+        object.status = Arc::unwrap_or_clone(status);
         let outcome = WriteOutcome::Current(Box::new(object.clone()));
         Some(Input::StatusWritten { budget, uid, outcome })
     }

@@ -9,7 +9,7 @@ use super::units::is_unavailable;
 use super::writer::Writer;
 use super::{BudgetId, Context, Namespace};
 use crate::io::Kind;
-use crate::model::{Budget, BudgetKey, BuiltinBudget, ResourceVersion, Scope};
+use crate::model::{Budget, BudgetKey, BudgetStatus, BuiltinBudget, ResourceVersion, Scope};
 use crate::progress::Seen;
 use crate::selector::Selector;
 use crate::tally::Tally;
@@ -58,8 +58,10 @@ impl Namespace {
         let id = self.budget_id(&budget.key);
         match self.budgets.get(&id) {
             Some(entry) if entry.object.uid == budget.uid => {
-                if !budget.version.is_older_than(&entry.object.version) {
-                    self.take_in(cx, &id, budget);
+                // Not again what a write of ours was answered with.
+                if entry.object.version.is_older_than(&budget.version) {
+                    let writing = entry.writer.writing();
+                    self.take_in(cx, &id, budget, writing.as_deref());
                 }
             }
             // An answer that was long on its way must not bring back what is gone.
@@ -74,18 +76,30 @@ impl Namespace {
         }
     }
 
-    /// A newer state of a budget that we know: from the watch, or from our own write or read.
-    pub(super) fn take_in(&mut self, cx: &mut Context<'_>, id: &BudgetId, budget: Budget) {
+    /// A newer state of a budget that we know: from the watch, or from our own write or read. If its status is
+    /// what we have written, or are writing, nothing needs to be looked at because of it.
+    pub(super) fn take_in(
+        &mut self,
+        cx: &mut Context<'_>,
+        id: &BudgetId,
+        budget: Budget,
+        written: Option<&BudgetStatus>,
+    ) {
         let Some(entry) = self.budgets.get_mut(id) else { return };
-        entry.unreadable = None;
+        let is_readable_again = entry.unreadable.take().is_some();
         let respec = entry.object.spec != budget.spec;
         let target = |budget: &Budget| budget.spec.unavailable.as_ref()?.target.clone();
         let reselect = entry.object.spec.selector != budget.spec.selector
             || target(&entry.object) != target(&budget);
         if !respec {
+            let is_news = is_readable_again
+                || budget.generation != entry.object.generation
+                || (budget.status != entry.object.status && Some(&budget.status) != written);
             entry.object = budget;
             self.take_in_grants(cx, id);
-            self.touch(cx, id);
+            if is_news {
+                self.touch(cx, id);
+            }
             return;
         }
         // Anything about the spec may bear on what each pod contributes: count anew.

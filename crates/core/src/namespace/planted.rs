@@ -1,5 +1,7 @@
 //! Planted bugs that are more than a condition left out.
 
+use std::sync::Arc;
+
 use super::explain::refuse;
 use super::ledger::has_recorded;
 use super::writer::{Batch, Granted};
@@ -41,7 +43,7 @@ impl Namespace {
         else {
             return Some(batch);
         };
-        let status = Box::new(self.status(cx.config, cx.now, entry));
+        let status = Arc::new(self.status(cx.config, cx.now, entry));
         let (uid, version) = (entry.object.uid.clone(), entry.object.version.clone());
         if let Some(entry) = self.budgets.get_mut(id) {
             entry.writer.in_flight = Some(batch);

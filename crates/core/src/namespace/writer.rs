@@ -2,6 +2,7 @@
 //! by the next one.
 
 use std::collections::VecDeque;
+use std::sync::Arc;
 use std::time::Duration;
 
 use super::explain::refuse;
@@ -64,6 +65,8 @@ pub(super) struct Batch {
     refunds: Vec<Op>,
     /// Nobody waits for it.
     leisurely: bool,
+    /// What it writes.
+    status: Arc<BudgetStatus>,
 }
 
 #[derive(Debug)]
@@ -75,6 +78,11 @@ pub(super) struct Granted {
 impl Writer {
     pub(super) fn queued(&self) -> usize {
         self.queue.len() + usize::from(self.housekeeping.is_some())
+    }
+
+    /// What the write that is under way, or of which nobody knows what became, makes of the status.
+    pub(super) fn writing(&self) -> Option<Arc<BudgetStatus>> {
+        self.in_flight.as_ref().map(|batch| batch.status.clone())
     }
 
     /// No look at the status is due any more.
@@ -131,6 +139,12 @@ impl Namespace {
             if cx.leisure.is_full() {
                 return cx.leisure.wait(&self.name, id);
             }
+            if entry.writer.in_flight.is_some() || entry.writer.reading {
+                // What is under way does not know of the change.
+                let later = cx.now + cx.leisure.pace();
+                self.schedule(cx, id, later);
+                return cx.leisure.wake_next(cx.now, cx.timers);
+            }
             entry.writer.looked(cx.leisure);
             // Others do it, or it would be done by less than was seen already.
             if cx.leads && self.is_current(cx, id) {
@@ -185,8 +199,9 @@ impl Namespace {
         }
         match outcome {
             WriteOutcome::Current(budget) if same => {
+                let written = budget.status == *batch.status;
                 if !budget.version.is_older_than(&entry.object.version) {
-                    self.take_in(cx, id, *budget);
+                    self.take_in(cx, id, *budget, Some(&batch.status));
                 }
                 #[cfg(feature = "planted-bugs")]
                 let Some(batch) = self.write_the_same_again(cx, id, batch) else { return };
@@ -194,6 +209,10 @@ impl Namespace {
                 self.drop_uncommitted(cx, id);
                 self.refund_again(id, &batch);
                 self.settle(cx, id, batch);
+                if !written {
+                    // By another: what was to be written may still have to be.
+                    self.touch(cx, id);
+                }
             }
             WriteOutcome::Current(budget) => {
                 entry.writer.in_flight = Some(batch);
@@ -340,12 +359,14 @@ impl Namespace {
         if leisurely {
             cx.leisure.begin();
         }
-        entry.writer.in_flight = Some(Batch { granted, refunds, leisurely });
+        let status = Arc::new(status);
+        entry.writer.in_flight =
+            Some(Batch { granted, refunds, leisurely, status: status.clone() });
         // This write is as good as a look at the status.
         entry.writer.looked(cx.leisure);
         entry.writer.wrote_at = Some(cx.now);
         let budget = (**id).clone();
-        cx.send(Command::WriteStatus { budget, uid, version, status: Box::new(status) });
+        cx.send(Command::WriteStatus { budget, uid, version, status });
     }
 
     /// Tell each request of the batch whether its grant is recorded.
@@ -357,8 +378,6 @@ impl Namespace {
                 self.not_reserved(cx, id, &grant.eviction);
             }
         }
-        // A conflict may have been with a change that this write did not know of.
-        self.touch(cx, id);
     }
 
     fn schedule(&mut self, cx: &mut Context<'_>, id: &BudgetId, at: Timestamp) {

@@ -1,6 +1,7 @@
 //! Two engines that get the same inputs, with an API server behind them that sometimes says no.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::sync::Arc;
 use std::time::Duration;
 
 use holdfast_core::io::{Change, PodReadOutcome, ScaleOutcome, WriteOutcome};
@@ -151,7 +152,7 @@ impl Harness {
             Command::Reply { eviction, verdict } => self.replied(eviction, verdict),
             Command::WriteStatus { budget, uid, version, status } => {
                 let fate = self.fates.pop_front().unwrap_or(Fate::Normal);
-                self.write(&budget, &uid, &version, *status, fate);
+                self.write(&budget, &uid, &version, Arc::unwrap_or_clone(status), fate);
             }
             Command::ReadBudget { budget, uid } => {
                 let outcome = self.current(&budget);

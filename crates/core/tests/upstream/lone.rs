@@ -1,6 +1,7 @@
 //! One engine, alone with an API server that always answers at once.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 use std::time::Duration;
 
 use holdfast_core::io::{Change, Event, PodReadOutcome, Regarding, ScaleOutcome, WriteOutcome};
@@ -112,7 +113,7 @@ impl Lone {
                     return vec![Input::StatusWritten { budget, uid, outcome }];
                 };
                 if object.uid == uid && object.version == version {
-                    object.status = *status;
+                    object.status = Arc::unwrap_or_clone(status);
                     object.version = next;
                 }
                 let outcome = WriteOutcome::Current(Box::new(object.clone()));

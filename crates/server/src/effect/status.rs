@@ -39,7 +39,7 @@ impl StatusWriter {
         budget: BudgetKey,
         uid: String,
         version: ResourceVersion,
-        status: Box<BudgetStatus>,
+        status: Arc<BudgetStatus>,
     ) -> Input {
         let started = Instant::now();
         let update = StatusUpdate::new(&budget, &uid, &version, &status);
