@@ -47,7 +47,7 @@ pub(super) enum State {
 }
 
 /// What tells grants apart in a status: the pod, the eviction that wrote it, and the pod's uid. Entries
-/// that somebody else wrote have only the first.
+/// that somebody else wrote have no eviction, and a time in place of a uid.
 type Record = (String, String, String);
 
 /// What came of making a ledger agree with a status.
@@ -273,7 +273,7 @@ impl LiveGrant {
     /// Takes out the record of this grant, if there is one. By eviction and not by uid: a grant that passed
     /// to a successor has another uid on the API server until that is written.
     fn claim(&self, recorded: &mut BTreeMap<Record, Grant>) -> Option<Grant> {
-        let own = (self.grant.pod.clone(), self.grant.eviction.clone(), self.grant.uid.clone());
+        let own = record_of(&self.grant);
         recorded.remove(&own).or_else(|| {
             let (pod, eviction, _) = own;
             let any = (pod.clone(), eviction.clone(), String::new());
@@ -293,7 +293,10 @@ pub(super) fn has_recorded(status: &BudgetStatus, grant: &Grant) -> bool {
 }
 
 fn record_of(grant: &Grant) -> Record {
-    (grant.pod.clone(), grant.eviction.clone(), grant.uid.clone())
+    // Not the uid of the pod that we have bound it to: the API server does not have that.
+    let is_foreign = grant.eviction.is_empty();
+    let of = if is_foreign { grant.granted_at.0.to_string() } else { grant.uid.clone() };
+    (grant.pod.clone(), grant.eviction.clone(), of)
 }
 
 /// What a status records: our grants, and entries of `disruptedPods` that none of them explains.

@@ -147,6 +147,26 @@ fn test_update_disrupted_pods() {
     assert_eq!(late, ["p2", "p3"]);
 }
 
+/// An entry of somebody else that ends while a write is under way which still has it does not begin anew.
+#[test]
+fn a_foreign_entry_that_ends_during_a_write_has_ended() {
+    let mut budget = min_available("pdb", Count(1));
+    budget.status.disrupted_pods.insert("p1".to_owned(), START);
+    let mut lone = Lone::new();
+    lone.pod(pod("p1"));
+    lone.pod(pod("p2"));
+    lone.budget(budget);
+    lone.verify("pdb", (0, 1, 1, 2));
+    lone.advance(MINUTE);
+    lone.are_writes_held = true;
+    lone.change_pod("p2", |pod| pod.ready = false);
+    lone.advance(MINUTE);
+    assert_eq!(lone.events_of("NotDeleted").len(), 1);
+    lone.write_all();
+    lone.verify("pdb", (0, 1, 1, 2));
+    assert!(lone.status("pdb").disrupted_pods.is_empty());
+}
+
 /// `TestUpdatePDBStatusRetries`: a write that lost the race must not win it with old numbers.
 #[test]
 fn test_update_pdb_status_retries() {
