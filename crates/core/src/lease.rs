@@ -52,8 +52,6 @@ pub enum LeaseCommand {
     Create { holder: String, now: Timestamp },
     /// Replace it, if it still has this version. Answer as above.
     Update { record: Record, now: Timestamp },
-    /// Call `handle` with `Tick` at this time. The newest replaces all earlier ones.
-    WakeAt(Timestamp),
 }
 
 #[derive(Debug)]
@@ -99,6 +97,14 @@ impl Election {
         self.seen.as_ref().map_or("", |record| &record.holder)
     }
 
+    /// When to call `handle` with `Tick`, if no answer comes before: to renew or to look, or because a leader that
+    /// cannot renew knows by its clock alone that it leads no more.
+    pub fn due(&self) -> Option<Timestamp> {
+        let next = (self.asked.is_none() && !self.resigned).then_some(self.next);
+        let ends = self.renewed.map(|at| at + RENEW_DEADLINE);
+        next.into_iter().chain(ends).min()
+    }
+
     pub fn handle(&mut self, now: Timestamp, input: LeaseInput) {
         match input {
             LeaseInput::Seen(record) => self.see(now, record),
@@ -112,7 +118,6 @@ impl Election {
         if self.asked.is_none() && !self.resigned && now >= self.next {
             self.try_now(now);
             self.next = now + RETRY_PERIOD;
-            self.commands.push_back(LeaseCommand::WakeAt(self.next));
         }
     }
 
@@ -210,7 +215,6 @@ mod tests {
                         }
                         self.lease.clone()
                     }
-                    LeaseCommand::WakeAt(_) => continue,
                 };
                 election.handle(now, LeaseInput::Seen(seen));
             }
@@ -284,6 +288,26 @@ mod tests {
             a.handle(at(t), LeaseInput::Failed);
         }
         assert!(!a.leads(at(16)));
+        assert!(a.due() > Some(at(29)), "it goes on trying");
         const { assert!(RENEW_DEADLINE.as_secs() < LEASE_DURATION.as_secs()) };
+    }
+
+    #[test]
+    fn it_is_woken_to_renew_and_when_a_renewal_takes_too_long() {
+        let mut server = Server::default();
+        let mut a = Election::new("a");
+        assert!(a.due().is_some_and(|due| due <= at(0)), "to look, at once");
+        server.drive(at(0), &mut a, LeaseInput::Tick);
+        assert!(a.leads(at(0)));
+        assert_eq!(a.due(), Some(at(2)));
+        // The answer does not come.
+        a.handle(at(2), LeaseInput::Tick);
+        assert!(a.poll().is_some());
+        assert_eq!(a.due(), Some(at(10)));
+        a.handle(at(10), LeaseInput::Tick);
+        assert!(!a.leads(at(10)));
+        assert_eq!(a.due(), None, "nothing to do before it comes");
+        a.handle(at(11), LeaseInput::Failed);
+        assert!(a.poll().is_some());
     }
 }

@@ -7,7 +7,7 @@ use std::time::Duration;
 use holdfast_core::Input;
 use holdfast_core::lease::{Election, LeaseCommand, LeaseInput};
 use tokio::sync::{mpsc, watch};
-use tokio::time::{Interval, MissedTickBehavior};
+use tokio::time::{Instant, sleep_until};
 
 use crate::api_client::ApiClient;
 use crate::clock::Clock;
@@ -16,9 +16,6 @@ use crate::error::Error;
 use crate::install::NAME;
 use crate::metrics::Metrics;
 use crate::random;
-
-/// How often to look at the clock: a leader that cannot renew knows by it alone that it leads no more.
-const LOOK: Duration = Duration::from_millis(250);
 
 /// To give the Lease back at the end. If it takes longer, the next one waits for it to run out.
 const RESIGN: Duration = Duration::from_secs(2);
@@ -33,24 +30,23 @@ pub struct Candidate {
     clock: Clock,
     lease: &'static str,
     pending: Option<Pending>,
-    look: Interval,
     /// Why the Lease could not be read or written last.
     trouble: Option<Trouble>,
 }
 
 impl Candidate {
     pub fn new(client: ApiClient, clock: Clock, lease: &'static str, identity: String) -> Self {
-        let mut look = tokio::time::interval(LOOK);
-        look.set_missed_tick_behavior(MissedTickBehavior::Delay);
         let election = Election::new(identity.clone());
-        Self { identity, election, client, clock, lease, pending: None, look, trouble: None }
+        Self { identity, election, client, clock, lease, pending: None, trouble: None }
     }
 
-    /// Waits for the next answer, or for a while. Whether it leads then. May be dropped and called again.
+    /// Waits for the next answer, or until there is something to do. Whether it leads then. May be dropped and
+    /// called again.
     pub async fn step(&mut self) -> bool {
+        let due = self.election.due().map(|at| self.clock.instant(at));
         let input = tokio::select! {
             answer = answered(&mut self.pending) => self.judge(answer),
-            _ = self.look.tick() => LeaseInput::Tick,
+            () = until(due) => LeaseInput::Tick,
         };
         self.election.handle(self.clock.now(), input);
         if let Some(command) = self.request() {
@@ -94,15 +90,9 @@ impl Candidate {
         }
     }
 
-    /// The next read or write. The clock is looked at anyway.
+    /// The next read or write.
     fn request(&mut self) -> Option<LeaseCommand> {
-        let mut request = None;
-        while let Some(command) = self.election.poll() {
-            if !matches!(command, LeaseCommand::WakeAt(_)) {
-                request = Some(command);
-            }
-        }
-        request
+        std::iter::from_fn(|| self.election.poll()).last()
     }
 
     fn judge(&mut self, answer: Result<LeaseInput, Trouble>) -> LeaseInput {
@@ -199,6 +189,14 @@ async fn answered(pending: &mut Option<Pending>) -> Result<LeaseInput, Trouble> 
             *pending = None;
             answer
         }
+        None => std::future::pending().await,
+    }
+}
+
+/// Never, if nothing is due.
+async fn until(due: Option<Instant>) {
+    match due {
+        Some(due) => sleep_until(due).await,
         None => std::future::pending().await,
     }
 }

@@ -46,7 +46,6 @@ pub async fn execute(
         LeaseCommand::Update { record, now } => {
             (client.put(&path(name), &manifest(name, record, *now)).await, true)
         }
-        LeaseCommand::WakeAt(_) => return Ok(LeaseInput::Tick),
     };
     let answer = answer?;
     if wrote && answer.code == StatusCode::CONFLICT {

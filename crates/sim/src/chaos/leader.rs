@@ -39,9 +39,6 @@ impl Run {
             self.candidates[index].election.handle(now, LeaseInput::Tick);
             while let Some(command) = self.candidates[index].election.poll() {
                 let troubled = self.strikes(Fault::LeaseTrouble, 3);
-                if matches!(command, LeaseCommand::WakeAt(_)) {
-                    continue;
-                }
                 let mut answer = self.use_lease(command);
                 if troubled {
                     self.count(Fault::LeaseTrouble);
