@@ -13,14 +13,21 @@ use crate::timer::{Due, Timers};
 /// Upstream's controller has one worker. Each of ours takes a connection of its own.
 const UNDER_WAY_MAX: usize = 4;
 
+/// Each gathers what happens within this time: a pod that has a grant in one budget is felt in all that cover it, and the
+/// request may be on its way to them.
+const GATHER: Duration = Duration::from_millis(1);
+
 /// The distance between two such writes of one budget: a lone change is shown at once, and a storm of
-/// them costs one write per second,
+/// them costs about one write per second,
 const PACE: Duration = Duration::from_secs(1);
 /// or less when so many budgets change that it would be more often than this in all, which is how often upstream's
 /// controller may write by default,
 const APART: Duration = Duration::from_millis(50);
 /// but nobody's status gets older than this.
 const PACE_MAX: Duration = Duration::from_secs(5);
+/// Those that have to wait are written together, at multiples of this: to write five at once takes less time than to wake up
+/// five times for one.
+const TOGETHER_MS: i64 = 250;
 
 #[derive(Debug, Default)]
 pub(crate) struct Leisure {
@@ -33,8 +40,16 @@ pub(crate) struct Leisure {
 }
 
 impl Leisure {
-    /// How long after its last write a budget is to be looked at again.
-    pub(crate) fn pace(&self) -> Duration {
+    /// When a budget is to be looked at that was written then.
+    pub(crate) fn turn(&self, now: Timestamp, wrote: Option<Timestamp>) -> Timestamp {
+        let soon = now + GATHER;
+        match wrote.map(|wrote| wrote + self.pace()) {
+            Some(turn) if turn > soon => turn.rounded_up(TOGETHER_MS),
+            _ => soon,
+        }
+    }
+
+    fn pace(&self) -> Duration {
         let all = u32::try_from(self.planned).map_or(PACE_MAX, |n| APART.saturating_mul(n));
         all.clamp(PACE, PACE_MAX)
     }

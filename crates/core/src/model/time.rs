@@ -22,6 +22,12 @@ impl Timestamp {
         Duration::from_millis(u64::try_from(self.0.saturating_sub(earlier.0)).unwrap_or(0))
     }
 
+    /// The next whole multiple of so many milliseconds.
+    #[must_use]
+    pub const fn rounded_up(self, ms: i64) -> Self {
+        Self((self.0 + ms - 1).div_euclid(ms) * ms)
+    }
+
     /// Whole seconds, the precision that times have on the wire.
     #[must_use]
     pub const fn truncated(self) -> Self {

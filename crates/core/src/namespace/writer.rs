@@ -17,9 +17,6 @@ use crate::stats::Counters;
 use crate::timer::Due;
 use crate::verdict::DenyReason;
 
-/// A status write that nobody waits for gathers what happens within this time, and keeps a distance
-/// from the write before it, whatever that was for.
-const GATHER: Duration = Duration::from_millis(1);
 /// When the last write carried several requests, the next one waits until as many have come, and this long at
 /// most for each of them: one write of ten grants costs the API server a tenth of ten writes.
 const COMPANY: Duration = Duration::from_millis(2);
@@ -99,15 +96,14 @@ impl Writer {
 }
 
 impl Namespace {
-    /// Something about the budget may have changed: look at its status soon.
+    /// Something about the budget may have changed: look at its status. A write that nobody waits for keeps a
+    /// distance from the write before it, whatever that was for.
     pub(super) fn touch(&mut self, cx: &mut Context<'_>, id: &BudgetId) {
         self.ensure_scales(cx, id);
         let Some(entry) = self.budgets.get_mut(id) else { return };
         if entry.writer.housekeeping.is_none() {
-            let soon = cx.now + GATHER;
-            let pace = cx.leisure.pace();
-            let at = entry.writer.wrote_at.map_or(soon, |wrote| soon.max(wrote + pace));
-            self.schedule(cx, id, at);
+            let turn = cx.leisure.turn(cx.now, entry.writer.wrote_at);
+            self.schedule(cx, id, turn);
         }
     }
 
@@ -141,8 +137,8 @@ impl Namespace {
             }
             if entry.writer.in_flight.is_some() || entry.writer.reading {
                 // What is under way does not know of the change.
-                let later = cx.now + cx.leisure.pace();
-                self.schedule(cx, id, later);
+                let turn = cx.leisure.turn(cx.now, Some(cx.now));
+                self.schedule(cx, id, turn);
                 return cx.leisure.wake_next(cx.now, cx.timers);
             }
             entry.writer.looked(cx.leisure);
