@@ -1,6 +1,7 @@
 //! The one task that owns the engine.
 
 use std::collections::{BTreeSet, HashMap};
+use std::pin::pin;
 
 use holdfast_core::io::Command;
 use holdfast_core::model::{BudgetStatus, Timestamp};
@@ -21,6 +22,9 @@ use crate::metrics::Metrics;
 /// Two pages of a list: the watches decode one while the engine takes in the other. More would only
 /// be memory; when it is full, the watches stop reading and the API server's connections hold back.
 pub const FEED_MAX: usize = 1000;
+
+/// How much of that is taken in before something else may be: a fraction of a millisecond's work.
+const BATCH: usize = 16;
 
 /// Evictions on their way to the engine, which takes microseconds for each. The API server lets
 /// through some hundreds of requests at a time (`--max-mutating-requests-inflight` is 200).
@@ -109,13 +113,21 @@ impl Runtime {
     /// Runs until `stop`, then waits for the status writes that are under way: the API server has
     /// them already, and whoever starts next should find them answered.
     pub async fn run(mut self, mut stop: oneshot::Receiver<()>) -> Result<(), Error> {
+        let mut batch = Vec::with_capacity(BATCH);
+        let mut alarm = pin!(sleep_until(tokio::time::Instant::now()));
+        let mut set_to = None;
         loop {
-            let wake = self.wake.map(|at| self.clock.instant(at));
+            if let Some(at) = self.wake.filter(|_| self.wake != set_to) {
+                alarm.as_mut().reset(self.clock.instant(at));
+            }
+            set_to = self.wake;
             // Chosen at random among those that are ready: a flood of one kind, such as the first
             // list of pods, does not hold up another, such as an eviction.
             tokio::select! {
                 Some(asked) = self.asked.recv() => self.ask(asked),
-                Some(input) = self.feed.recv() => self.take(input),
+                1.. = self.feed.recv_many(&mut batch, BATCH) => {
+                    batch.drain(..).for_each(|input| self.take(input));
+                }
                 Some(written) = self.writes.join_next() => self.answered(finished(written)?),
                 Some(read) = self.reads.join_next() => self.answered(finished(read)?),
                 Some(asker) = self.stats.recv() => {
@@ -123,7 +135,7 @@ impl Runtime {
                     // Whoever asked may have gone.
                     let _ = asker.send(self.engine.stats());
                 }
-                () = sleep_until(wake.unwrap_or_else(tokio::time::Instant::now)), if wake.is_some() => {
+                () = &mut alarm, if self.wake.is_some() => {
                     self.wake = None;
                     self.handle(Input::Tick);
                 }

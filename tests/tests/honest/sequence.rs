@@ -238,7 +238,7 @@ impl Pair {
             budget: from.key.clone(),
             uid: from.uid.clone(),
             version: from.version.clone(),
-            status: Box::new(status.clone()),
+            status: status.clone().into(),
         };
         let answers = self.compare(command(&real), command(&sim));
         self.remember(answers);

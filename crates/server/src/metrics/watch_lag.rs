@@ -40,17 +40,22 @@ impl WatchLag {
 }
 
 impl Heard {
-    pub fn now(&self) {
-        self.millis.store(self.elapsed_millis(), Ordering::Relaxed);
+    /// Something came. When that was.
+    pub fn now(&self) -> Instant {
+        let now = Instant::now();
+        self.millis.store(self.millis_until(now), Ordering::Relaxed);
+        now
     }
 
-    fn elapsed_millis(&self) -> u64 {
-        u64::try_from(self.started.elapsed().as_millis()).unwrap_or(NEVER - 1)
+    fn millis_until(&self, now: Instant) -> u64 {
+        u64::try_from(now.duration_since(self.started).as_millis()).unwrap_or(NEVER - 1)
     }
 
     fn lag_seconds(&self) -> Option<f64> {
         let heard = self.millis.load(Ordering::Relaxed);
-        let lag = std::time::Duration::from_millis(self.elapsed_millis().saturating_sub(heard));
+        let lag = std::time::Duration::from_millis(
+            self.millis_until(Instant::now()).saturating_sub(heard),
+        );
         (heard != NEVER).then_some(lag.as_secs_f64())
     }
 }

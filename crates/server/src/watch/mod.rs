@@ -15,15 +15,16 @@ mod source;
 pub mod wire;
 
 use std::collections::HashMap;
+use std::pin::pin;
 use std::time::Duration;
 
-use futures_util::{AsyncBufRead, AsyncBufReadExt};
+use futures_util::AsyncBufReadExt;
 use holdfast_api::decode::DecodeError;
 use holdfast_core::model::{ObjectKey, ResourceVersion};
 use http::StatusCode;
 use serde_json::value::RawValue;
 use tokio::sync::mpsc;
-use tokio::time::Instant;
+use tokio::time::{Instant, sleep};
 
 use crate::api_client::{Answer, ApiClient, NoAnswer, describe};
 use crate::discovery::Resource;
@@ -314,20 +315,33 @@ impl<W: Watched> Watcher<W> {
             }
             Err(NoAnswer(reason)) => return Ok(Ended::Broken(reason)),
         };
+        // These two are there once and not anew for every line: there are thousands.
+        let feed = self.feed.clone();
+        let mut closed = pin!(feed.closed());
+        let mut silence = pin!(sleep(SILENCE));
+        let mut heard = Instant::now();
         let mut line = Vec::new();
         loop {
-            line.clear();
             tokio::select! {
-                () = self.feed.closed() => return Err(Stopped),
-                read = next_line(&mut lines, &mut line) => match read {
+                () = &mut closed => return Err(Stopped),
+                () = &mut silence => {
+                    if heard.elapsed() >= SILENCE {
+                        return Ok(Ended::Broken(format!("nothing came for {} s", SILENCE.as_secs())));
+                    }
+                    // What has come of a line is in it, and stays there.
+                    silence.as_mut().reset(heard + SILENCE);
+                    continue;
+                }
+                read = lines.read_until(b'\n', &mut line) => match read {
                     Ok(0) => return Ok(Ended::Resume),
-                    Ok(_) => self.heard.now(),
-                    Err(reason) => return Ok(Ended::Broken(reason)),
+                    Ok(_) => heard = self.heard.now(),
+                    Err(error) => return Ok(Ended::Broken(describe(&error))),
                 },
             }
             if let Some(ended) = self.event(resource, &line, version).await? {
                 return Ok(ended);
             }
+            line.clear();
             self.backoff.reset();
         }
     }
@@ -441,16 +455,6 @@ impl<W: Watched> Watcher<W> {
             () = self.feed.closed() => Err(Stopped),
             () = tokio::time::sleep(time) => Ok(()),
         }
-    }
-}
-
-async fn next_line(
-    lines: &mut (impl AsyncBufRead + Unpin),
-    line: &mut Vec<u8>,
-) -> Result<usize, String> {
-    match tokio::time::timeout(SILENCE, lines.read_until(b'\n', line)).await {
-        Ok(read) => read.map_err(|e| describe(&e)),
-        Err(_) => Err(format!("nothing came for {} s", SILENCE.as_secs())),
     }
 }
 
