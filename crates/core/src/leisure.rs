@@ -23,7 +23,7 @@ const PACE: Duration = Duration::from_secs(1);
 /// or less when so many budgets change that it would be more often than this in all, which is how often upstream's
 /// controller may write by default,
 const APART: Duration = Duration::from_millis(50);
-/// but nobody's status gets older than this.
+/// but nobody's status gets much older than this.
 const PACE_MAX: Duration = Duration::from_secs(5);
 /// Those that have to wait are written together, at multiples of this: to write five at once takes less time than to wake up
 /// five times for one.

@@ -58,8 +58,12 @@ impl Namespace {
         let id = self.budget_id(&budget.key);
         match self.budgets.get(&id) {
             Some(entry) if entry.object.uid == budget.uid => {
-                // Not again what a write of ours was answered with.
-                if entry.object.version.is_older_than(&budget.version) {
+                // Not again what a write of ours was answered with, unless a state in between, which could not be read, was told
+                // of since.
+                let is_known = entry.object.version == budget.version;
+                if entry.object.version.is_older_than(&budget.version)
+                    || (is_known && entry.unreadable.is_some())
+                {
                     let writing = entry.writer.writing();
                     self.take_in(cx, &id, budget, writing.as_deref());
                 }

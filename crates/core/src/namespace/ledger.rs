@@ -309,7 +309,8 @@ fn recorded_grants(status: &BudgetStatus) -> BTreeMap<Record, Grant> {
         replica: String::new(),
         cost: 1,
         requester: String::new(),
-        granted_at: *at,
+        // As it will be on the wire when we have written it.
+        granted_at: at.truncated(),
         eviction: String::new(),
         budgets: Vec::new(),
         operation: Operation::Evict,

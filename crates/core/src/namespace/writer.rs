@@ -62,8 +62,8 @@ pub(super) struct Batch {
     refunds: Vec<Op>,
     /// Nobody waits for it.
     leisurely: bool,
-    /// What it writes.
-    status: Arc<BudgetStatus>,
+    /// What it writes; None for a read.
+    status: Option<Arc<BudgetStatus>>,
 }
 
 #[derive(Debug)]
@@ -79,7 +79,7 @@ impl Writer {
 
     /// What the write that is under way, or of which nobody knows what became, makes of the status.
     pub(super) fn writing(&self) -> Option<Arc<BudgetStatus>> {
-        self.in_flight.as_ref().map(|batch| batch.status.clone())
+        self.in_flight.as_ref().and_then(|batch| batch.status.clone())
     }
 
     /// No look at the status is due any more.
@@ -195,10 +195,11 @@ impl Namespace {
         }
         match outcome {
             WriteOutcome::Current(budget) if same => {
-                let written = budget.status == *batch.status;
                 if !budget.version.is_older_than(&entry.object.version) {
-                    self.take_in(cx, id, *budget, Some(&batch.status));
+                    self.take_in(cx, id, *budget, batch.status.as_deref());
                 }
+                let now = self.budgets.get(id).map(|b| &b.object.status);
+                let written = now.is_some() && now == batch.status.as_deref();
                 #[cfg(feature = "planted-bugs")]
                 let Some(batch) = self.write_the_same_again(cx, id, batch) else { return };
                 // Whatever the newest state does not hold was not written.
@@ -314,10 +315,7 @@ impl Namespace {
 
     fn commit(&mut self, cx: &mut Context<'_>, id: &BudgetId) {
         let Some(entry) = self.budgets.get_mut(id) else { return };
-        if entry.writer.in_flight.is_some() || entry.writer.reading {
-            // The answer leads here again.
-            return;
-        }
+        debug_assert!(entry.writer.in_flight.is_none() && !entry.writer.reading);
         // Marks the writer as busy: what deciding enqueues here waits for the next round.
         entry.writer.in_flight = Some(Batch::default());
         entry.writer.waits_until = None;
@@ -356,13 +354,19 @@ impl Namespace {
             cx.leisure.begin();
         }
         let status = Arc::new(status);
-        entry.writer.in_flight =
-            Some(Batch { granted, refunds, leisurely, status: status.clone() });
-        // This write is as good as a look at the status.
-        entry.writer.looked(cx.leisure);
+        let is_a_look = leisurely && refunds.is_empty();
+        let writing = Some(status.clone());
+        entry.writer.in_flight = Some(Batch { granted, refunds, leisurely, status: writing });
         entry.writer.wrote_at = Some(cx.now);
         let budget = (**id).clone();
         cx.send(Command::WriteStatus { budget, uid, version, status });
+        if entry.writer.housekeeping.is_some() && !is_a_look {
+            // There is more to a look than the write: events, and whether we are behind.
+            let turn = cx.leisure.turn(cx.now, Some(cx.now));
+            self.schedule(cx, id, turn);
+        } else {
+            entry.writer.looked(cx.leisure);
+        }
     }
 
     /// Tell each request of the batch whether its grant is recorded.

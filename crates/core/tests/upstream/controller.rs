@@ -6,6 +6,7 @@ use holdfast_core::model::{
     Condition, ConditionStatus, ControllerRef, GroupKind, LabelSelector, Operator, Pod,
     Requirement, Threshold,
 };
+use holdfast_core::{Change, Input, Kind};
 
 use super::lone::{
     Lone, START, labels, max_unavailable, min_available, owned, owner, pod, reference_to,
@@ -360,4 +361,19 @@ fn label_moves_and_overlaps_refresh_every_budget() {
     lone.verify("all", (0, 0, 0, 1));
     lone.delete_pod("pod");
     lone.verify("all", (0, 0, 0, 0));
+}
+
+/// The answer to a write has shown the mended state before the watch tells of the one that could not be read.
+#[test]
+fn a_budget_that_was_mended_before_it_was_seen_to_be_broken_is_not_broken() {
+    let mut lone = Lone::new();
+    lone.pod(pod("a"));
+    lone.budget(min_available("pdb", Count(0)));
+    let mended = lone.budgets["pdb"].clone();
+    let (kind, key) = (Kind::Budget, mended.key.object.clone());
+    lone.feed(Input::Lead(false));
+    lone.feed(Input::Unreadable { kind, key, why: "garbled".to_owned() });
+    assert!(!lone.evict("a").is_allow());
+    lone.feed(Input::Budget(Change::Applied(mended)));
+    assert!(lone.evict("a").is_allow());
 }

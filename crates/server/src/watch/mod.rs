@@ -323,7 +323,14 @@ impl<W: Watched> Watcher<W> {
         let mut line = Vec::new();
         loop {
             tokio::select! {
+                biased;
                 () = &mut closed => return Err(Stopped),
+                read = lines.read_until(b'\n', &mut line) => match read {
+                    Ok(0) => return Ok(Ended::Resume),
+                    Ok(_) => heard = self.heard.now(),
+                    Err(error) => return Ok(Ended::Broken(describe(&error))),
+                },
+                // Only when there is nothing to read: we may have been slow ourselves.
                 () = &mut silence => {
                     if heard.elapsed() >= SILENCE {
                         return Ok(Ended::Broken(format!("nothing came for {} s", SILENCE.as_secs())));
@@ -332,11 +339,6 @@ impl<W: Watched> Watcher<W> {
                     silence.as_mut().reset(heard + SILENCE);
                     continue;
                 }
-                read = lines.read_until(b'\n', &mut line) => match read {
-                    Ok(0) => return Ok(Ended::Resume),
-                    Ok(_) => heard = self.heard.now(),
-                    Err(error) => return Ok(Ended::Broken(describe(&error))),
-                },
             }
             if let Some(ended) = self.event(resource, &line, version).await? {
                 return Ok(ended);
