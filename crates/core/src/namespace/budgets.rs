@@ -58,12 +58,12 @@ impl Namespace {
         let id = self.budget_id(&budget.key);
         match self.budgets.get(&id) {
             Some(entry) if entry.object.uid == budget.uid => {
-                // Not again what a write of ours was answered with, unless a state in between, which could not be read, was told
-                // of since.
-                let is_known = entry.object.version == budget.version;
-                if entry.object.version.is_older_than(&budget.version)
-                    || (is_known && entry.unreadable.is_some())
-                {
+                // Not again what a write of ours was answered with. A state in between that could not be read may have
+                // been told of since; and who asks "what if" gives another spec the same version.
+                let is_known = budget.version == entry.object.version
+                    && budget.spec == entry.object.spec
+                    && entry.unreadable.is_none();
+                if !is_known && !budget.version.is_older_than(&entry.object.version) {
                     let writing = entry.writer.writing();
                     self.take_in(cx, &id, budget, writing.as_deref());
                 }
