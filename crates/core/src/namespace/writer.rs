@@ -77,6 +77,11 @@ impl Writer {
         self.queue.len() + usize::from(self.housekeeping.is_some())
     }
 
+    /// A write or a read is under way; its answer leads on.
+    fn is_busy(&self) -> bool {
+        self.in_flight.is_some() || self.reading
+    }
+
     /// What the write that is under way, or of which nobody knows what became, makes of the status.
     pub(super) fn writing(&self) -> Option<Arc<BudgetStatus>> {
         self.in_flight.as_ref().and_then(|batch| batch.status.clone())
@@ -135,7 +140,7 @@ impl Namespace {
             if cx.leisure.is_full() {
                 return cx.leisure.wait(&self.name, id);
             }
-            if entry.writer.in_flight.is_some() || entry.writer.reading {
+            if entry.writer.is_busy() {
                 // What is under way does not know of the change.
                 let turn = cx.leisure.turn(cx.now, Some(cx.now));
                 self.schedule(cx, id, turn);
@@ -293,11 +298,10 @@ impl Namespace {
     /// Decide everything that waits, together, and commit it by one write.
     pub(super) fn pump(&mut self, cx: &mut Context<'_>, id: &BudgetId) {
         let Some(entry) = self.budgets.get(id) else { return };
-        let Writer { in_flight, reading, queue, waits_until, .. } = &entry.writer;
-        if in_flight.is_some() || *reading || queue.is_empty() {
+        if entry.writer.is_busy() || entry.writer.queue.is_empty() {
             return;
         }
-        match waits_until {
+        match &entry.writer.waits_until {
             _ if !entry.writer.expects_company(cx.now) => self.commit(cx, id),
             None => self.wait_for_company(cx, id),
             Some(until) if *until > cx.now => {}
@@ -315,7 +319,7 @@ impl Namespace {
 
     fn commit(&mut self, cx: &mut Context<'_>, id: &BudgetId) {
         let Some(entry) = self.budgets.get_mut(id) else { return };
-        debug_assert!(entry.writer.in_flight.is_none() && !entry.writer.reading);
+        assert!(!entry.writer.is_busy(), "one write at a time");
         // Marks the writer as busy: what deciding enqueues here waits for the next round.
         entry.writer.in_flight = Some(Batch::default());
         entry.writer.waits_until = None;
