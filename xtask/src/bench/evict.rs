@@ -2,10 +2,10 @@
 
 use std::time::Duration;
 
-use anyhow::{Result, bail};
+use anyhow::Result;
 
 use super::{
-    Bench,
+    Bench, chosen,
     controller::{Controller, Mode, await_quiet},
     load::{Api, Budgets, Load, PODS_PER_GROUP, Way},
     report::{Comparison, Results, Target},
@@ -95,13 +95,8 @@ const VARIANTS: [(&str, Option<Mode>, Budgets); 9] = [
 ];
 
 pub fn run(bench: &Bench, only: &[String], results: &mut Results) -> Result<()> {
-    let names = VARIANTS.map(|(name, ..)| name);
-    if let Some(unknown) = only.iter().find(|name| !names.contains(&name.as_str())) {
-        bail!("no variant {unknown:?}; there are {}", names.join("; "));
-    }
-    let variants =
-        VARIANTS.iter().filter(|(name, ..)| only.is_empty() || only.iter().any(|n| n == name));
-    let variants: Vec<_> = variants.copied().collect();
+    let is_chosen = chosen(only, &VARIANTS.map(|(name, ..)| name))?;
+    let variants: Vec<_> = VARIANTS.iter().filter(|(name, ..)| is_chosen(name)).copied().collect();
     // The built-in path is slow: 500 evictions by one client take minutes.
     let (pods, seconds) = if bench.quick { (200, 4) } else { (500, 10) };
     let limit = Duration::from_secs(seconds);

@@ -148,17 +148,25 @@ impl Load {
         let others = self.budgets == Budgets::Others;
         let all = if others { 0 } else { i64::try_from(self.pods.len())? };
         let is_pub = self.api == Api::Kruise;
-        let field = if is_pub { "currentAvailable" } else { "currentHealthy" };
+        // Of both: a pod that may be evicted is not healthy any more, and is there until it is seen to be gone.
+        let fields = if is_pub {
+            ["currentAvailable", "totalReplicas"]
+        } else {
+            ["currentHealthy", "expectedPods"]
+        };
         until("the statuses of the budgets are settled", || {
             let list = client.get(&path)?.ok()?.json();
             let items = list["items"].as_array().context("a list")?;
-            let healthy: i64 = items.iter().filter_map(|b| b["status"][field].as_i64()).sum();
+            let counts_all = |field: &str| {
+                let counts = items.iter().filter_map(|b| b["status"][field].as_i64());
+                counts.sum::<i64>() == all
+            };
             let observed = items.iter().all(|b| {
                 b["status"]["observedGeneration"].as_i64() >= b["metadata"]["generation"].as_i64()
             });
             // Only then are deletes sent to Holdfast.
             let enforced = !is_pub || items.iter().all(|b| condition(b, "Enforced"));
-            Ok(observed && enforced && healthy == all)
+            Ok(observed && enforced && fields.into_iter().all(counts_all))
         })
     }
 

@@ -39,7 +39,7 @@ pub struct Args {
     /// Measure only these
     #[arg(long, value_enum, value_name = "PART", value_delimiter = ',')]
     only: Vec<Part>,
-    /// Of `evict`, measure only the variants of these names
+    /// Of `evict` and `status`, measure only the variants of these names
     #[arg(long, value_name = "NAME")]
     variant: Vec<String>,
     /// Also write the table, with every sample, to this file
@@ -204,7 +204,7 @@ impl Bench {
         }
         if wants(Part::Status) {
             comparisons.extend(status::COMPARISONS);
-            status::run(self, results)?;
+            status::run(self, &args.variant, results)?;
         }
         if args.only.contains(&Part::Soak) {
             comparisons.extend(soak::COMPARISONS);
@@ -246,6 +246,14 @@ impl Bench {
         }
         Ok(())
     }
+}
+
+/// Which of the variants are to be measured: those that are named, or all.
+fn chosen<'a>(only: &'a [String], names: &[&str]) -> Result<impl Fn(&str) -> bool + use<'a>> {
+    if let Some(unknown) = only.iter().find(|name| !names.contains(&name.as_str())) {
+        bail!("no variant {unknown:?}; there are {}", names.join("; "));
+    }
+    Ok(move |name: &str| only.is_empty() || only.iter().any(|n| n == name))
 }
 
 fn cargo(args: &[&str]) -> Result<()> {

@@ -12,7 +12,7 @@ use anyhow::{Context as _, Result, bail};
 use serde_json::Value;
 
 use super::{
-    Bench,
+    Bench, chosen,
     controller::{Controller, Mode},
     http::Server,
     load::{Api, Budgets, Load, Way},
@@ -42,14 +42,18 @@ const FLAPS: usize = 10;
 /// Between two changes whose way into the status is timed: each is alone.
 const APART: Duration = Duration::from_millis(1200);
 
-pub fn run(bench: &Bench, results: &mut Results) -> Result<()> {
+/// In the order of a round.
+const VARIANTS: [&str; 2] = ["upstream", "holdfast"];
+
+pub fn run(bench: &Bench, only: &[String], results: &mut Results) -> Result<()> {
+    let is_chosen = chosen(only, &VARIANTS)?;
     let sizes: &[usize] = if bench.quick { &[500] } else { &[500, 5000] };
     for _ in 0..bench.repeat {
         for pods in sizes {
             for budgets in [1, 100] {
-                for ours in [false, true] {
+                for name in VARIANTS.into_iter().filter(|name| is_chosen(name)) {
                     bench.interrupt.check()?;
-                    cell(bench, results, *pods, budgets, ours)?;
+                    cell(bench, results, *pods, budgets, name)?;
                 }
             }
         }
@@ -63,12 +67,13 @@ fn cell(
     results: &mut Results,
     pods: usize,
     budgets: usize,
-    ours: bool,
+    name: &'static str,
 ) -> Result<()> {
-    let (name, api, controller) = if ours {
-        ("holdfast", Api::Holdfast, bench.holdfast(Mode::Webhook)?)
+    let ours = name == "holdfast";
+    let (api, controller) = if ours {
+        (Api::Holdfast, bench.holdfast(Mode::Webhook)?)
     } else {
-        ("upstream", Api::Policy, Controller::upstream(&bench.localkube)?)
+        (Api::Policy, Controller::upstream(&bench.localkube)?)
     };
     let load_name = format!("{pods} pods, {budgets} budgets");
     let mut used = controller.usage()?.cpu_seconds;
