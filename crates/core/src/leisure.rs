@@ -18,16 +18,20 @@ const UNDER_WAY_MAX: usize = 4;
 const GATHER: Duration = Duration::from_millis(1);
 
 /// The distance between two such writes of one budget: a lone change is shown at once, and a storm of
-/// them costs about one write per second,
+/// them costs about one write per second.
 const PACE: Duration = Duration::from_secs(1);
-/// or less when so many budgets change that it would be more often than this in all, which is how often upstream's
-/// controller may write by default,
+/// The distance between two such writes of any budgets in the long run, which is how often upstream's controller may write
+/// by default,
 const APART: Duration = Duration::from_millis(50);
+/// a second's worth of them at once, as upstream's may too,
+const AT_ONCE: Duration = Duration::from_secs(1);
 /// but nobody's status gets much older than this.
-const PACE_MAX: Duration = Duration::from_secs(5);
+const LATE_MAX: Duration = Duration::from_secs(5);
 /// Those that have to wait are written together, at multiples of this: to write five at once takes less time than to wake up
-/// five times for one.
+/// five times for one;
 const TOGETHER_MS: i64 = 250;
+/// and of this when it takes seconds until all have had their turn.
+const TOGETHER_LATE_MS: i64 = 1000;
 
 #[derive(Debug, Default)]
 pub(crate) struct Leisure {
@@ -35,33 +39,29 @@ pub(crate) struct Leisure {
     /// Their housekeeping stays due. One that is written for another reason meanwhile has nothing to do
     /// when it is woken.
     waiting: VecDeque<(Arc<str>, BudgetId)>,
-    /// Budgets that are to be looked at.
-    planned: usize,
+    /// The next turn, were they taken one by one.
+    next: Timestamp,
 }
 
 impl Leisure {
     /// When a budget is to be looked at that was written then.
-    pub(crate) fn turn(&self, now: Timestamp, wrote: Option<Timestamp>) -> Timestamp {
+    pub(crate) fn turn(&mut self, now: Timestamp, wrote: Option<Timestamp>) -> Timestamp {
         let soon = now + GATHER;
-        match wrote.map(|wrote| wrote + self.pace()) {
-            Some(turn) if turn > soon => turn.rounded_up(TOGETHER_MS),
-            _ => soon,
+        let slot = self.next.max(now);
+        self.next = (slot + APART).min(now + LATE_MAX);
+        let at_once = slot.since(now) < AT_ONCE;
+        let turn = if at_once { soon } else { slot };
+        let turn = wrote.map_or(turn, |wrote| turn.max(wrote + PACE));
+        match turn > soon {
+            true if at_once => turn.rounded_up(TOGETHER_MS),
+            true => turn.rounded_up(TOGETHER_LATE_MS),
+            false => soon,
         }
     }
 
-    fn pace(&self) -> Duration {
-        let all = u32::try_from(self.planned).map_or(PACE_MAX, |n| APART.saturating_mul(n));
-        all.clamp(PACE, PACE_MAX)
-    }
-
-    /// A budget is to be looked at that was not before.
-    pub(crate) fn plan(&mut self) {
-        self.planned += 1;
-    }
-
-    /// It was, or need not be any more.
-    pub(crate) fn done(&mut self) {
-        self.planned -= 1;
+    /// When a budget is to be looked at whose turn has come while it is being written for another reason.
+    pub(crate) fn next_turn(now: Timestamp) -> Timestamp {
+        (now + PACE).rounded_up(TOGETHER_MS)
     }
 
     pub(crate) fn is_full(&self) -> bool {
@@ -96,35 +96,51 @@ impl Leisure {
 mod tests {
     use super::*;
 
-    #[test]
-    fn the_more_budgets_change_the_less_often_each_is_written() {
-        // Every one of them is looked at, and planned again, as soon as it may be.
-        let writes_in_a_minute = |budgets: usize| {
-            let mut leisure = Leisure { planned: budgets, ..Leisure::default() };
-            let mut due = vec![Timestamp::from_secs(1000); budgets];
-            let mut writes = 0;
-            for ms in (0..60_000).step_by(5) {
-                let now = Timestamp::from_secs(1000) + Duration::from_millis(ms);
-                for due in due.iter_mut().filter(|due| **due <= now) {
-                    leisure.done();
-                    *due = now + leisure.pace();
-                    leisure.plan();
-                    writes += 1;
-                }
+    const START: Timestamp = Timestamp::from_secs(1000);
+
+    /// How often each of so many is written in a minute, if each changes all the time.
+    fn writes_in_a_minute(budgets: usize) -> usize {
+        let mut leisure = Leisure::default();
+        let mut due = vec![START; budgets];
+        let mut writes = 0;
+        for ms in (0..60_000).step_by(5) {
+            let now = START + Duration::from_millis(ms);
+            for due in due.iter_mut().filter(|due| **due <= now) {
+                *due = leisure.turn(now, Some(now));
+                writes += 1;
             }
-            writes / budgets
-        };
-        assert_eq!(writes_in_a_minute(1), 60);
-        assert_eq!(writes_in_a_minute(20), 60);
-        assert!((19..=22).contains(&writes_in_a_minute(60)));
-        assert_eq!(writes_in_a_minute(1000), 12);
+        }
+        writes / budgets
     }
 
     #[test]
-    fn when_the_last_of_a_storm_are_written_the_pace_is_what_it_was() {
-        let mut leisure = Leisure { planned: 5000, ..Leisure::default() };
-        assert_eq!(leisure.pace(), PACE_MAX);
-        (0..5000).for_each(|_| leisure.done());
-        assert_eq!(leisure.pace(), PACE);
+    fn the_more_budgets_change_the_less_often_each_is_written() {
+        assert_eq!(writes_in_a_minute(1), 60);
+        assert!((55..=60).contains(&writes_in_a_minute(20)));
+        assert!((18..=24).contains(&writes_in_a_minute(60)));
+        assert!((10..=12).contains(&writes_in_a_minute(1000)));
+    }
+
+    #[test]
+    fn a_crowd_takes_turns_and_a_few_do_not() {
+        let mut leisure = Leisure::default();
+        let crowd: Vec<Timestamp> = (0..200).map(|_| leisure.turn(START, None)).collect();
+        assert!(crowd[..20].iter().all(|turn| *turn == START + GATHER));
+        assert!(crowd.is_sorted());
+        assert_eq!(crowd[20], START + Duration::from_secs(1));
+        assert_eq!(crowd[60], START + Duration::from_secs(3));
+        assert!(crowd[100..].iter().all(|turn| *turn == START + LATE_MAX));
+        // Written together, and not one by one.
+        assert_eq!(crowd[21..=40], [crowd[40]; 20]);
+    }
+
+    #[test]
+    fn after_a_storm_a_lone_change_is_shown_at_once() {
+        let mut leisure = Leisure::default();
+        (0..5000).for_each(|_| {
+            leisure.turn(START, None);
+        });
+        let over = START + LATE_MAX;
+        assert_eq!(leisure.turn(over, None), over + GATHER);
     }
 }

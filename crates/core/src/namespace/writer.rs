@@ -87,13 +87,6 @@ impl Writer {
         self.in_flight.as_ref().and_then(|batch| batch.status.clone())
     }
 
-    /// No look at the status is due any more.
-    fn looked(&mut self, leisure: &mut Leisure) {
-        if self.housekeeping.take().is_some() {
-            leisure.done();
-        }
-    }
-
     /// Fewer are waiting than the last write carried, which was a moment ago.
     fn expects_company(&self, now: Timestamp) -> bool {
         self.queue.len() < self.crowd && self.wrote_at.is_some_and(|wrote| now < wrote + PARTED)
@@ -142,11 +135,10 @@ impl Namespace {
             }
             if entry.writer.is_busy() {
                 // What is under way does not know of the change.
-                let turn = cx.leisure.turn(cx.now, Some(cx.now));
-                self.schedule(cx, id, turn);
+                self.schedule(cx, id, Leisure::next_turn(cx.now));
                 return cx.leisure.wake_next(cx.now, cx.timers);
             }
-            entry.writer.looked(cx.leisure);
+            entry.writer.housekeeping = None;
             // Others do it, or it would be done by less than was seen already.
             if cx.leads && self.is_current(cx, id) {
                 self.announce(cx, id);
@@ -277,8 +269,7 @@ impl Namespace {
 
     /// The budget was deleted: nobody needs a grant in it any more, and what was being taken back must not
     /// come back.
-    pub(super) fn budget_gone(&mut self, cx: &mut Context<'_>, id: &BudgetId, mut writer: Writer) {
-        writer.looked(cx.leisure);
+    pub(super) fn budget_gone(&mut self, cx: &mut Context<'_>, id: &BudgetId, writer: Writer) {
         let in_flight = writer.in_flight.unwrap_or_default();
         if in_flight.leisurely {
             cx.leisure.end(cx.now, cx.timers);
@@ -366,10 +357,9 @@ impl Namespace {
         cx.send(Command::WriteStatus { budget, uid, version, status });
         if entry.writer.housekeeping.is_some() && !is_a_look {
             // There is more to a look than the write: events, and whether we are behind.
-            let turn = cx.leisure.turn(cx.now, Some(cx.now));
-            self.schedule(cx, id, turn);
+            self.schedule(cx, id, Leisure::next_turn(cx.now));
         } else {
-            entry.writer.looked(cx.leisure);
+            entry.writer.housekeeping = None;
         }
     }
 
@@ -387,9 +377,7 @@ impl Namespace {
     fn schedule(&mut self, cx: &mut Context<'_>, id: &BudgetId, at: Timestamp) {
         let Some(entry) = self.budgets.get_mut(id) else { return };
         cx.counters.queue_adds += 1;
-        if entry.writer.housekeeping.replace(at).is_none() {
-            cx.leisure.plan();
-        }
+        entry.writer.housekeeping = Some(at);
         cx.timers.at(at, &self.name, Due::Housekeep { budget: id.clone() });
     }
 }
