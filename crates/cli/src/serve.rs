@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use clap::ValueEnum;
 use holdfast_server::{
-    Addresses, CertificateOptions, ClusterOptions, Features, Files, GangOptions, LogLevel,
+    Addresses, CertificateOptions, ClusterOptions, Features, Files, GangOptions, LogLevel, Lull,
     ServeOptions,
 };
 use tokio::signal::unix::{SignalKind, signal};
@@ -192,7 +192,11 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
     rustix::thread::disable_transparent_huge_pages(true).ok();
     // One thread: the work is short and passes from task to task, and to wake another thread costs
     // more than most of it.
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    let lull = options.lull.clone();
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .on_thread_park(move || lull.rest())
+        .build()?;
     let result = runtime.block_on(async {
         let stop = stop_on_signals()?;
         holdfast_server::serve(options, stop, announce).await.map_err(anyhow::Error::from)
@@ -228,6 +232,7 @@ fn options(args: &Args, log_level: LogLevel) -> ServeOptions {
         advertise: args.advertise.clone(),
         metrics_listen: args.metrics_listen,
         log_level,
+        lull: Lull::default(),
         // It was parsed as one.
         traces: args.otlp_traces.as_ref().and_then(|url| url.parse().ok()),
         ready_file: args.ready_file.clone(),

@@ -17,6 +17,7 @@ use crate::covered::Covered;
 use crate::effect::Caller;
 use crate::effect::event::Events;
 use crate::error::Error;
+use crate::lull::Lull;
 use crate::metrics::Metrics;
 
 /// Two pages of a list: the watches decode one while the engine takes in the other. More would only
@@ -55,6 +56,7 @@ pub struct Runtime {
     engine: Engine,
     clock: Clock,
     metrics: Metrics,
+    lull: Lull,
     caller: Caller,
     events: Events,
     asked: mpsc::Receiver<Asked>,
@@ -76,6 +78,7 @@ impl Runtime {
         client: ApiClient,
         clock: Clock,
         metrics: Metrics,
+        lull: Lull,
     ) -> (Self, Handles) {
         let engine = Engine::new(config);
         let (asked_tx, asked) = mpsc::channel(ASKED_MAX);
@@ -89,6 +92,7 @@ impl Runtime {
             events: Events::start(client, clock, metrics.clone()),
             clock,
             metrics,
+            lull,
             asked,
             feed,
             stats,
@@ -126,6 +130,7 @@ impl Runtime {
             tokio::select! {
                 Some(asked) = self.asked.recv() => self.ask(asked),
                 1.. = self.feed.recv_many(&mut batch, BATCH) => {
+                    self.lull.changed(batch.len());
                     batch.drain(..).for_each(|input| self.take(input));
                 }
                 Some(written) = self.writes.join_next() => self.answered(finished(written)?),
@@ -182,6 +187,7 @@ impl Runtime {
 
     fn answered(&mut self, answer: Option<Input>) {
         if let Some(input) = answer {
+            self.lull.changed(1);
             self.handle(input);
         }
     }

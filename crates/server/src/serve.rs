@@ -5,6 +5,8 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use axum::Router;
+use axum::extract::Request;
+use axum::middleware::map_request;
 use holdfast_core::model::GroupApi;
 use holdfast_core::{Config, Input, Kind};
 use serde::Serialize;
@@ -26,6 +28,7 @@ use crate::install::rights::Needs;
 use crate::install::{self, Base, EXCLUDED_NAMESPACES, Entry, Intercept, Registration};
 use crate::listen;
 use crate::log_level::{self, LogLevel};
+use crate::lull::Lull;
 use crate::metrics::Metrics;
 use crate::page::{self, PageOptions};
 use crate::runtime::{Handles, Runtime};
@@ -53,6 +56,8 @@ pub struct ServeOptions {
     pub gangs: GangOptions,
     pub page: Option<PageOptions>,
     pub certificate: CertificateOptions,
+    /// Of the thread that serves.
+    pub lull: Lull,
 }
 
 /// How to stand in front of the Eviction API.
@@ -171,7 +176,9 @@ pub async fn serve(
         config.intercepted = Guard::before(&registration).await?;
     }
     let kinds = config.kinds.clone();
-    let (runtime, handles) = Runtime::new(config, client.clone(), clock, metrics.clone());
+    let lull = options.lull.clone();
+    let (runtime, handles) =
+        Runtime::new(config, client.clone(), clock, metrics.clone(), lull.clone());
     let Handles { asked, feed, stats, unsynced, covered } = handles;
     let (stop_runtime, stopped) = oneshot::channel();
     let mut runtime = tokio::spawn(runtime.run(stopped));
@@ -221,6 +228,10 @@ pub async fn serve(
     bearers.extend(duty.bearers());
     tokio::spawn(keeper.keep(bearers, metrics.clone()));
     let router = guarding.into_iter().chain(placing).fold(router, Router::merge);
+    let router = router.layer(map_request(move |request: Request| {
+        lull.asked();
+        std::future::ready(request)
+    }));
     let webhook = tokio::spawn(listen::serve(webhook_listener, Some(acceptor), router, parts_stop));
 
     let outcome = tokio::select! {
