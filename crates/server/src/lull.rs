@@ -15,8 +15,12 @@
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
+use axum::Router;
+use axum::extract::Request;
+use axum::middleware::map_request;
+
 /// A watch is not noticeably late by it, and a status that nobody waits for is not either.
-const LULL: Duration = Duration::from_millis(5);
+const LULL: Duration = Duration::from_millis(10);
 
 /// So many within [`WINDOW`] are a storm. A change that comes alone brings three: itself, the answer to the write that shows
 /// it, and the event of that write.
@@ -32,6 +36,8 @@ pub struct Lull(Arc<Mutex<Traffic>>);
 
 #[derive(Debug, Default)]
 struct Traffic {
+    /// Until then all is taken in as soon as it can be: we are waited for.
+    is_ready: bool,
     asked: Option<Instant>,
     window: Option<Instant>,
     /// Within the window.
@@ -46,13 +52,22 @@ impl Lull {
         self.with(|traffic| traffic.changes += count);
     }
 
-    /// Somebody waits for an answer.
-    pub(crate) fn asked(&self) {
-        let now = Instant::now();
-        self.with(|traffic| traffic.asked = Some(now));
+    /// Everything has been listed, and requests may come.
+    pub(crate) fn ready(&self) {
+        self.with(|traffic| traffic.is_ready = true);
     }
 
-    /// To be called by the thread that does all the work, and only when there is nothing to do. It may be kept.
+    /// Whoever sends a request waits for its answer.
+    pub(crate) fn around(&self, router: Router) -> Router {
+        let lull = self.clone();
+        router.layer(map_request(move |request: Request| {
+            lull.with(|traffic| traffic.asked = Some(Instant::now()));
+            std::future::ready(request)
+        }))
+    }
+
+    /// To be called by the thread that does all the work, before it waits for something to do. In a storm it sleeps here
+    /// for a while.
     pub fn rest(&self) {
         let now = Instant::now();
         if self.with(|traffic| traffic.is_storm(now)) {
@@ -77,18 +92,23 @@ impl Traffic {
             self.changes = 0;
         }
         let attentive = since(self.asked).is_some_and(|ago| ago < ATTENTIVE);
-        (self.storm || self.changes >= MANY) && !attentive
+        self.is_ready && !attentive && (self.storm || self.changes >= MANY)
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::api_client::ApiClient;
 
     fn at(ms: u64) -> Instant {
         use std::sync::OnceLock;
         static START: OnceLock<Instant> = OnceLock::new();
         *START.get_or_init(Instant::now) + Duration::from_millis(ms)
+    }
+
+    fn ready() -> Traffic {
+        Traffic { is_ready: true, ..Traffic::default() }
     }
 
     /// Whether it is a storm at each of these times, one change having come before each.
@@ -104,12 +124,12 @@ mod tests {
     fn a_change_that_comes_alone_is_taken_in_at_once() {
         // It, an answer and its event; again and again.
         let times = (0..100).flat_map(|n| [0, 4, 8].map(|ms| n * 200 + ms));
-        assert!(!storms(&mut Traffic::default(), times).contains(&true));
+        assert!(!storms(&mut ready(), times).contains(&true));
     }
 
     #[test]
     fn in_a_storm_they_are_taken_in_together_until_it_is_over() {
-        let mut traffic = Traffic::default();
+        let mut traffic = ready();
         let seen = storms(&mut traffic, 0..500);
         assert!(seen[..MANY].iter().all(|storm| !storm));
         assert!(seen[MANY..].iter().all(|storm| *storm));
@@ -123,9 +143,24 @@ mod tests {
 
     #[test]
     fn whoever_waits_for_an_answer_does_not_wait_for_this() {
-        let mut traffic = Traffic { asked: Some(at(100)), ..Traffic::default() };
+        let mut traffic = Traffic { asked: Some(at(100)), ..ready() };
         let seen = storms(&mut traffic, 100..1500);
         assert!(!seen[..1000].contains(&true));
         assert!(seen[1000..].iter().all(|storm| *storm));
+    }
+
+    #[test]
+    fn the_first_lists_are_taken_in_as_they_come() {
+        assert!(!storms(&mut Traffic::default(), 0..500).contains(&true));
+    }
+
+    #[tokio::test]
+    async fn requests_are_noticed_whatever_they_are_for() {
+        let lull = Lull::default();
+        let router = lull.around(Router::new());
+        assert!(lull.with(|traffic| traffic.asked.is_none()));
+        let client = ApiClient::new(kube::Client::new(router, "default"));
+        client.get("/anything").await.unwrap();
+        assert!(lull.with(|traffic| traffic.asked.is_some()));
     }
 }

@@ -5,8 +5,6 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use axum::Router;
-use axum::extract::Request;
-use axum::middleware::map_request;
 use holdfast_core::model::GroupApi;
 use holdfast_core::{Config, Input, Kind};
 use serde::Serialize;
@@ -228,10 +226,7 @@ pub async fn serve(
     bearers.extend(duty.bearers());
     tokio::spawn(keeper.keep(bearers, metrics.clone()));
     let router = guarding.into_iter().chain(placing).fold(router, Router::merge);
-    let router = router.layer(map_request(move |request: Request| {
-        lull.asked();
-        std::future::ready(request)
-    }));
+    let router = lull.around(router);
     let webhook = tokio::spawn(listen::serve(webhook_listener, Some(acceptor), router, parts_stop));
 
     let outcome = tokio::select! {
@@ -281,6 +276,7 @@ async fn until_stopped(
         if let Some(path) = &options.ready_file {
             write_ready_file(path, addresses).await?;
         }
+        options.lull.ready();
         tracing::info!(webhook = %addresses.webhook, health = %addresses.health, "ready");
         ready(addresses);
         Ok(())

@@ -68,10 +68,32 @@ fn a_budget_that_goes_makes_room() {
 fn a_lone_change_after_a_storm_is_shown_at_once() {
     let mut world = world_of(100);
     world.sync();
-    world.advance(Duration::from_millis(1200));
-    world.edit_pod("app7", |pod| pod.ready = false);
+    world.advance(Duration::from_secs(4));
+    for app in ["app0", "app7", "app99"] {
+        assert_eq!(world.status(app).current_healthy, 1, "{app}");
+        world.edit_pod(app, |pod| pod.ready = false);
+        world.advance(Duration::from_millis(1));
+        assert_eq!(world.status(app).current_healthy, 0, "{app}");
+    }
+}
+
+#[test]
+fn grants_of_a_budget_that_comes_back_wait_for_nobodys_turn() {
+    let mut world = world_of(100);
+    world.sync();
+    world.advance(Duration::from_secs(4));
+    let eviction = world.eviction("app99");
+    world.submit(eviction);
     world.advance(Duration::from_millis(1));
-    assert_eq!(world.status("app7").current_healthy, 0);
+    assert_eq!(world.status("app99").grants.len(), 1);
+    // All of them are made anew at the same time.
+    for index in 0..100 {
+        let app = format!("app{index}");
+        world.delete_budget(&*app);
+        world.apply_budget(budget(&app).select("app", &app).min_available(0));
+    }
+    world.advance(Duration::from_millis(5));
+    assert_eq!(world.status("app99").grants.len(), 1);
 }
 
 #[test]

@@ -186,6 +186,13 @@ impl Bench {
         comparisons: &mut Vec<Comparison>,
     ) -> Result<()> {
         let wants = |part| args.only.is_empty() || args.only.contains(&part);
+        let of_evict =
+            evict::VARIANTS.map(|(name, ..)| name).into_iter().filter(|_| wants(Part::Evict));
+        let of_status = status::VARIANTS.into_iter().filter(|_| wants(Part::Status));
+        let names: Vec<&str> = of_evict.chain(of_status).collect();
+        if let Some(unknown) = args.variant.iter().find(|name| !names.contains(&name.as_str())) {
+            bail!("no variant {unknown:?}; there are: {}", names.join("; "));
+        }
         if wants(Part::Evict) {
             comparisons.extend(evict::COMPARISONS);
             evict::run(self, &args.variant, results)?;
@@ -248,12 +255,9 @@ impl Bench {
     }
 }
 
-/// Which of the variants are to be measured: those that are named, or all.
-fn chosen<'a>(only: &'a [String], names: &[&str]) -> Result<impl Fn(&str) -> bool + use<'a>> {
-    if let Some(unknown) = only.iter().find(|name| !names.contains(&name.as_str())) {
-        bail!("no variant {unknown:?}; there are {}", names.join("; "));
-    }
-    Ok(move |name: &str| only.is_empty() || only.iter().any(|n| n == name))
+/// Whether a variant is to be measured: it is named, or none is.
+fn is_chosen(only: &[String], name: &str) -> bool {
+    only.is_empty() || only.iter().any(|n| n == name)
 }
 
 fn cargo(args: &[&str]) -> Result<()> {

@@ -12,9 +12,10 @@ use anyhow::{Context as _, Result, bail};
 use serde_json::Value;
 
 use super::{
-    Bench, chosen,
+    Bench,
     controller::{Controller, Mode},
     http::Server,
+    is_chosen,
     load::{Api, Budgets, Load, Way},
     report::{Comparison, Results, Target},
     stats::Latencies,
@@ -43,15 +44,14 @@ const FLAPS: usize = 10;
 const APART: Duration = Duration::from_millis(1200);
 
 /// In the order of a round.
-const VARIANTS: [&str; 2] = ["upstream", "holdfast"];
+pub const VARIANTS: [&str; 2] = ["upstream", "holdfast"];
 
 pub fn run(bench: &Bench, only: &[String], results: &mut Results) -> Result<()> {
-    let is_chosen = chosen(only, &VARIANTS)?;
     let sizes: &[usize] = if bench.quick { &[500] } else { &[500, 5000] };
     for _ in 0..bench.repeat {
         for pods in sizes {
             for budgets in [1, 100] {
-                for name in VARIANTS.into_iter().filter(|name| is_chosen(name)) {
+                for name in VARIANTS.into_iter().filter(|name| is_chosen(only, name)) {
                     bench.interrupt.check()?;
                     cell(bench, results, *pods, budgets, name)?;
                 }

@@ -19,9 +19,10 @@ impl Namespace {
                 self.recount_grants(cx, &key.0);
                 continue;
             }
-            // Not on the new object yet; the write that `touch` leads to records it.
+            // Not on the new object yet; the write that this leads to records it.
             live.state = State::Adopted;
             self.insert_grant(cx, id, live);
+            self.touch_now(cx, id);
             self.bind_grants(cx, &key.0);
             self.recount_grants(cx, &key.0);
         }

@@ -11,7 +11,7 @@ use super::reserve::Turn;
 use super::status::is_misconfigured;
 use super::{BudgetId, Context, Namespace};
 use crate::io::{Command, WriteOutcome};
-use crate::leisure::Leisure;
+use crate::leisure::{GATHER, Leisure};
 use crate::model::{BudgetKey, BudgetStatus, Grant, Scope, Timestamp};
 use crate::stats::Counters;
 use crate::timer::Due;
@@ -87,6 +87,13 @@ impl Writer {
         self.in_flight.as_ref().and_then(|batch| batch.status.clone())
     }
 
+    /// No look at the status is due any more.
+    fn looked(&mut self, leisure: &mut Leisure) {
+        if self.housekeeping.take().is_some() {
+            leisure.done();
+        }
+    }
+
     /// Fewer are waiting than the last write carried, which was a moment ago.
     fn expects_company(&self, now: Timestamp) -> bool {
         self.queue.len() < self.crowd && self.wrote_at.is_some_and(|wrote| now < wrote + PARTED)
@@ -103,6 +110,11 @@ impl Namespace {
             let turn = cx.leisure.turn(cx.now, entry.writer.wrote_at);
             self.schedule(cx, id, turn);
         }
+    }
+
+    /// What it holds has to be on the object before others decide by it: that waits for nobody's turn.
+    pub(super) fn touch_now(&mut self, cx: &mut Context<'_>, id: &BudgetId) {
+        self.schedule(cx, id, cx.now + GATHER);
     }
 
     pub(super) fn enqueue(&mut self, cx: &mut Context<'_>, id: &BudgetId, op: Op) {
@@ -135,10 +147,11 @@ impl Namespace {
             }
             if entry.writer.is_busy() {
                 // What is under way does not know of the change.
-                self.schedule(cx, id, Leisure::next_turn(cx.now));
+                let turn = cx.leisure.turn(cx.now, Some(cx.now));
+                self.schedule(cx, id, turn);
                 return cx.leisure.wake_next(cx.now, cx.timers);
             }
-            entry.writer.housekeeping = None;
+            entry.writer.looked(cx.leisure);
             // Others do it, or it would be done by less than was seen already.
             if cx.leads && self.is_current(cx, id) {
                 self.announce(cx, id);
@@ -269,7 +282,8 @@ impl Namespace {
 
     /// The budget was deleted: nobody needs a grant in it any more, and what was being taken back must not
     /// come back.
-    pub(super) fn budget_gone(&mut self, cx: &mut Context<'_>, id: &BudgetId, writer: Writer) {
+    pub(super) fn budget_gone(&mut self, cx: &mut Context<'_>, id: &BudgetId, mut writer: Writer) {
+        writer.looked(cx.leisure);
         let in_flight = writer.in_flight.unwrap_or_default();
         if in_flight.leisurely {
             cx.leisure.end(cx.now, cx.timers);
@@ -346,7 +360,7 @@ impl Namespace {
         let leisurely = granted.is_empty();
         entry.writer.crowd = granted.len();
         if leisurely {
-            cx.leisure.begin();
+            cx.leisure.begin(cx.now);
         }
         let status = Arc::new(status);
         let is_a_look = leisurely && refunds.is_empty();
@@ -357,9 +371,10 @@ impl Namespace {
         cx.send(Command::WriteStatus { budget, uid, version, status });
         if entry.writer.housekeeping.is_some() && !is_a_look {
             // There is more to a look than the write: events, and whether we are behind.
-            self.schedule(cx, id, Leisure::next_turn(cx.now));
+            let turn = cx.leisure.turn(cx.now, Some(cx.now));
+            self.schedule(cx, id, turn);
         } else {
-            entry.writer.housekeeping = None;
+            entry.writer.looked(cx.leisure);
         }
     }
 
@@ -377,7 +392,9 @@ impl Namespace {
     fn schedule(&mut self, cx: &mut Context<'_>, id: &BudgetId, at: Timestamp) {
         let Some(entry) = self.budgets.get_mut(id) else { return };
         cx.counters.queue_adds += 1;
-        entry.writer.housekeeping = Some(at);
+        if entry.writer.housekeeping.replace(at).is_none() {
+            cx.leisure.plan();
+        }
         cx.timers.at(at, &self.name, Due::Housekeep { budget: id.clone() });
     }
 }
