@@ -190,9 +190,9 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
     // A few MiB in pages of two would be half empty, and each is zeroed whole when it is first used.
     #[cfg(target_os = "linux")]
     rustix::thread::disable_transparent_huge_pages(true).ok();
+    let lull = options.lull.clone();
     // One thread: the work is short and passes from task to task, and to wake another thread costs
     // more than most of it.
-    let lull = options.lull.clone();
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .on_thread_park(move || lull.rest())

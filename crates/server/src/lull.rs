@@ -1,7 +1,7 @@
 //! While a lot changes and nobody waits for us, more is taken in at a time.
 //!
 //! A storm of changes comes one by one, a millisecond apart. Whoever wakes up for each finds the processor's caches full of
-//! what other programs did meanwhile, and spends most of the time on filling them again. So the thread stays asleep for a
+//! what other programs did meanwhile, and spends time on filling them again. So the thread stays asleep for a
 //! moment, as network cards hold back interrupts, and then takes in all that has come:
 //!
 //! ```text
