@@ -12,6 +12,10 @@ mod cluster;
 
 use cluster::{Cluster, Size};
 
+/// The program's own.
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
 const USAGE: &str = "replay PODS BUDGETS FIRST event|verdict COUNT";
 
 fn main() {

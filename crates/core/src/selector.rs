@@ -30,6 +30,16 @@ impl Labels {
         }
     }
 
+    /// Whether these are the labels, which costs less than to look them up.
+    pub(crate) fn are(&self, interner: &Interner, labels: &BTreeMap<String, String>) -> bool {
+        let has = |(key, value): &(Symbol, Symbol)| {
+            let text = |symbol| interner.text(symbol).map(|text| &**text);
+            let given = text(*key).and_then(|key| labels.get(key)).map(String::as_str);
+            given.is_some() && given == text(*value)
+        };
+        self.0.len() == labels.len() && self.0.iter().all(has)
+    }
+
     fn sorted(mut pairs: Vec<(Symbol, Symbol)>) -> Self {
         pairs.sort_unstable();
         Self(pairs.into_boxed_slice())

@@ -11,7 +11,6 @@ use crate::model::{BasicMinCount, ControllerRef, Scope};
 use crate::replica::{MinCount, ReplicaKey, Resolution, Source};
 
 /// What one selected pod contributes.
-#[allow(clippy::struct_excessive_bools, reason = "facts about a pod, each counted on its own")]
 #[derive(Debug)]
 pub(crate) struct Part<'a> {
     pub(crate) name: &'a Arc<str>,
@@ -21,6 +20,15 @@ pub(crate) struct Part<'a> {
     pub(crate) controller: Option<&'a Arc<ControllerRef>>,
     /// It should have one, and has none.
     pub(crate) unmanaged: bool,
+    /// Several `PodUnavailableBudgets` are about it.
+    pub(crate) several: bool,
+    pub(crate) counted: Counted,
+}
+
+/// What is counted of a pod's state, which changes all the time while the pod stays where it is.
+#[allow(clippy::struct_excessive_bools, reason = "facts about a pod, each counted on its own")]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Counted {
     pub(crate) healthy: bool,
     /// Neither Succeeded nor Failed.
     pub(crate) unfinished: bool,
@@ -30,8 +38,6 @@ pub(crate) struct Part<'a> {
     pub(crate) running: bool,
     /// Live, and nobody may take it.
     pub(crate) intact: bool,
-    /// Several `PodUnavailableBudgets` are about it.
-    pub(crate) several: bool,
 }
 
 #[derive(Debug, Default, PartialEq, Eq)]
@@ -98,7 +104,7 @@ impl Tally {
         match (part.replica, resolution) {
             _ if part.scope == Scope::Pod => {}
             (Some(key), Some(resolution)) => {
-                self.change(key, resolution, basic, |r| r.count(part, 1));
+                self.change(key, resolution, basic, |r| r.count(part.counted, 1));
             }
             _ => {
                 self.unreferenced.insert(part.name.clone());
@@ -117,11 +123,33 @@ impl Tally {
         match (part.replica, resolution) {
             _ if part.scope == Scope::Pod => {}
             (Some(key), Some(resolution)) => {
-                self.change(key, resolution, basic, |r| r.count(part, -1));
+                self.change(key, resolution, basic, |r| r.count(part.counted, -1));
             }
             _ => {
                 self.unreferenced.remove(part.name);
             }
+        }
+    }
+
+    /// A pod that was counted like this stays where it was put in, and its part is now this.
+    pub(crate) fn recount(
+        &mut self,
+        was: Counted,
+        part: &Part<'_>,
+        resolution: Option<&Resolution>,
+        basic: &BasicMinCount,
+    ) {
+        if was == part.counted {
+            return;
+        }
+        self.healthy_pods += i64::from(part.counted.healthy) - i64::from(was.healthy);
+        if part.scope == Scope::Workload
+            && let (Some(key), Some(resolution)) = (part.replica, resolution)
+        {
+            self.change(key, resolution, basic, |r| {
+                r.count(was, -1);
+                r.count(part.counted, 1);
+            });
         }
     }
 
@@ -139,7 +167,7 @@ impl Tally {
 
     fn count(&mut self, part: &Part<'_>, n: i64) {
         self.pods += n;
-        self.healthy_pods += n * i64::from(part.healthy);
+        self.healthy_pods += n * i64::from(part.counted.healthy);
         self.several += n * i64::from(part.several);
         self.unmanaged_pods += n * i64::from(part.unmanaged);
         if let Some(controller) = part.controller {
@@ -154,21 +182,21 @@ impl Tally {
         basic: &BasicMinCount,
         f: impl FnOnce(&mut ReplicaTally),
     ) {
-        let mut replica = self.replicas.remove(key).unwrap_or_default();
-        let before = std::mem::take(&mut replica.summary);
-        f(&mut replica);
-        let after = if replica.pods > 0 {
-            replica.summarise(resolution, basic)
-        } else {
-            Summary::default()
+        let replica = match self.replicas.get_mut(key) {
+            Some(replica) => replica,
+            None => self.replicas.entry(key.clone()).or_default(),
         };
-        if before != after {
+        f(replica);
+        let is_gone = replica.pods == 0;
+        let after =
+            if is_gone { Summary::default() } else { replica.summarise(resolution, basic) };
+        if replica.summary != after {
+            let before = std::mem::replace(&mut replica.summary, after.clone());
             self.contribute(key, &before, -1);
             self.contribute(key, &after, 1);
         }
-        if replica.pods > 0 {
-            replica.summary = after;
-            self.replicas.insert(key.clone(), replica);
+        if is_gone {
+            self.replicas.remove(key);
         }
     }
 
@@ -201,13 +229,13 @@ impl ReplicaTally {
         self.summary.sources.iter().any(test)
     }
 
-    fn count(&mut self, part: &Part<'_>, n: i64) {
+    fn count(&mut self, counted: Counted, n: i64) {
         self.pods += n;
-        self.healthy_pods += n * i64::from(part.healthy);
-        self.unfinished += n * i64::from(part.unfinished);
-        self.live += n * i64::from(part.live);
-        self.intact += n * i64::from(part.intact);
-        self.running += n * i64::from(part.running);
+        self.healthy_pods += n * i64::from(counted.healthy);
+        self.unfinished += n * i64::from(counted.unfinished);
+        self.live += n * i64::from(counted.live);
+        self.intact += n * i64::from(counted.intact);
+        self.running += n * i64::from(counted.running);
     }
 
     fn summarise(&self, resolution: &Resolution, basic: &BasicMinCount) -> Summary {
@@ -253,7 +281,10 @@ fn min_count(min: &MinCount, basic: &BasicMinCount) -> Result<i64, String> {
 }
 
 fn adjust<K: Ord + Clone>(counts: &mut BTreeMap<K, u32>, key: &K, n: i64) {
-    let count = counts.entry(key.clone()).or_insert(0);
+    let count = match counts.get_mut(key) {
+        Some(count) => count,
+        None => counts.entry(key.clone()).or_insert(0),
+    };
     *count = count
         .checked_add_signed(i32::try_from(n).expect("n is 1 or -1"))
         .expect("a count that was put in is taken out once");

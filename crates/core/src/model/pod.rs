@@ -37,7 +37,7 @@ pub struct Pod {
 impl Pod {
     /// Succeeded or Failed: the pod has ended and will not run again.
     pub fn is_terminal(&self) -> bool {
-        matches!(self.phase, Phase::Succeeded | Phase::Failed)
+        self.phase.is_terminal()
     }
 
     /// The Eviction API is about to delete it, or has done so.
@@ -53,6 +53,12 @@ pub enum Phase {
     Succeeded,
     Failed,
     Unknown,
+}
+
+impl Phase {
+    pub(crate) fn is_terminal(self) -> bool {
+        matches!(self, Self::Succeeded | Self::Failed)
+    }
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -250,7 +250,9 @@ impl Namespace {
         let Some(entry) = self.pods.get(pod) else { return };
         let granted = self.count_grants(pod, &entry.pod.uid.to_string());
         if granted != entry.granted && !planted!(StaleCounters) {
-            self.with_pod(cx, pod, |entry| entry.granted = granted);
+            for budget in self.change_state(pod, |entry| entry.granted = granted) {
+                self.touch(cx, &budget);
+            }
         }
     }
 

@@ -28,12 +28,13 @@ pub(super) struct KeptPod {
 impl KeptPod {
     pub(super) fn new(
         pod: Pod,
+        uid: Uid,
         controller: Option<Arc<ControllerRef>>,
         member: Option<Arc<Member>>,
     ) -> Self {
         let facts = Facts::of(&pod);
         Self {
-            uid: pod.uid.as_str().into(),
+            uid,
             version: pod.version,
             phase: pod.phase,
             ready: pod.ready,
@@ -46,6 +47,11 @@ impl KeptPod {
         }
     }
 
+    /// The same pod, which has stayed where it was, is like this now.
+    pub(super) fn update(&mut self, pod: Pod) {
+        *self = Self::new(pod, self.uid.clone(), self.controller.take(), self.member.take());
+    }
+
     /// As [`Pod::is_targeted`].
     pub(super) fn is_targeted(&self) -> bool {
         self.disruption_target.as_ref().is_some_and(|target| target.is_eviction())
@@ -53,7 +59,7 @@ impl KeptPod {
 
     /// As [`Pod::is_terminal`].
     pub(super) fn is_terminal(&self) -> bool {
-        matches!(self.phase, Phase::Succeeded | Phase::Failed)
+        self.phase.is_terminal()
     }
 }
 
@@ -99,7 +105,7 @@ impl Facts {
 }
 
 /// A uid: nearly always a UUID, as the API server makes them, which is then kept in 16 bytes.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(super) enum Uid {
     Uuid(Uuid),
     /// Whatever a UUID would not be written as.

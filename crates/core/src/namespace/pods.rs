@@ -7,7 +7,7 @@ use std::time::Duration;
 use litemap::LiteMap;
 
 use super::kept::KeptPod;
-use super::units::contribute;
+use super::units::{Step, contribute};
 use super::{BudgetId, Context, Covering, Namespace};
 use crate::io::{Command, Kind};
 use crate::model::{DisruptionTarget, ObjectKey, Pod, ResourceVersion};
@@ -43,53 +43,88 @@ pub(super) struct ReplicaEntry {
 }
 
 impl Namespace {
-    pub(crate) fn apply_pod(&mut self, cx: &mut Context<'_>, mut pod: Pod) {
-        let name: Arc<str> = pod.key.name.as_str().into();
-        match self.pods.get(&name) {
-            // An event that comes twice or late says nothing new.
-            Some(old) if pod.version.is_older_than(&old.pod.version) => return,
-            Some(old) if old.pod.uid != *pod.uid => self.forget_pod(cx, &name, &pod.version),
-            _ => {}
-        }
-        let labels = Labels::acquire(&mut self.interner, &std::mem::take(&mut pod.labels));
-        let unchanged = self.pods.get(&name).is_some_and(|e| {
-            e.labels == labels && e.pod.controller.as_deref() == pod.controller.as_ref()
-        });
-        let old_budgets = self.take_out(&name);
-        let budgets = if unchanged {
-            old_budgets.clone()
-        } else {
-            self.covering(&labels, pod.controller.as_ref())
-        };
-        let controller = pod.controller.take().map(|c| self.controllers.acquire(c));
-        let new = ReplicaKey::of(&pod, cx.config.lws)
-            .map(|key| (Arc::new(key), Arc::new(Member::of(&pod, controller.clone()))));
-        let (replica, member) = self.change_membership(cx, &name, new).unzip();
+    pub(crate) fn apply_pod(&mut self, cx: &mut Context<'_>, pod: Pod) {
         let version = pod.version.clone();
-        if pod.terminating && pod.is_targeted() {
-            self.mark_evidence(cx, &name, &pod.uid, &version);
-        }
-        let entry = PodEntry {
-            name: name.clone(),
-            granted: self.count_grants(&name, &pod.uid),
-            pod: KeptPod::new(pod, controller, member),
-            labels,
-            replica,
-            budgets: budgets.clone(),
+        let old = self.pods.get(pod.key.name.as_str());
+        let name = old.map_or_else(|| Arc::from(pod.key.name.as_str()), |old| old.name.clone());
+        let touched = match old {
+            // An event that comes twice or late says nothing new.
+            Some(old) if version.is_older_than(&old.pod.version) => return,
+            Some(old) if old.pod.uid != *pod.uid => {
+                self.forget_pod(cx, &name, &version);
+                self.place_pod(cx, &name, pod)
+            }
+            Some(old) if self.stays(cx, old, &pod) => self.update_pod(cx, &name, pod),
+            _ => self.place_pod(cx, &name, pod),
         };
-        if let Some(old) = self.pods.insert(name.clone(), Box::new(entry)) {
-            self.release(&old);
-        }
-        self.put_in(&name);
         self.bind_grants(cx, &name);
         self.end_exact(cx, &name);
-        let touched: BTreeSet<BudgetId> = old_budgets.into_iter().chain(budgets).collect();
         for budget in touched {
             self.saw_pod(cx, &budget, &version);
         }
         self.watch_stale_target(cx, &name);
         self.relate_soon(cx, &name);
         self.unpark(cx, &name);
+    }
+
+    /// Nothing has changed that tells where the pod belongs, or whether it does at all: so it is with nearly
+    /// every event.
+    fn stays(&self, cx: &Context<'_>, old: &PodEntry, pod: &Pod) -> bool {
+        let same_replica = match &old.pod.member {
+            Some(member) => {
+                member.lws.as_deref() == pod.lws.as_ref() && member.reference == pod.reference
+            }
+            None => ReplicaKey::of(pod, cx.config.lws).is_none(),
+        };
+        same_replica
+            && old.pod.is_terminal() == pod.is_terminal()
+            && old.pod.controller.as_deref() == pod.controller.as_ref()
+            && old.labels.are(&self.interner, &pod.labels)
+    }
+
+    /// The pod is where it was. Returns the budgets that count it.
+    fn update_pod(&mut self, cx: &mut Context<'_>, name: &Arc<str>, pod: Pod) -> Covering {
+        self.mark_if_taken(cx, name, &pod);
+        let granted = self.count_grants(name, &pod.uid);
+        self.change_state(name, |entry| {
+            entry.granted = granted;
+            entry.pod.update(pod);
+        })
+    }
+
+    /// The pod is new, or is somewhere else now. Returns the budgets that count it, or did.
+    fn place_pod(&mut self, cx: &mut Context<'_>, name: &Arc<str>, mut pod: Pod) -> Covering {
+        let labels = Labels::acquire(&mut self.interner, &std::mem::take(&mut pod.labels));
+        let mut touched = self.take_out(name);
+        let budgets = self.covering(&labels, pod.controller.as_ref());
+        touched.extend(budgets.iter().cloned());
+        touched.sort_unstable();
+        touched.dedup();
+        let controller = pod.controller.take().map(|c| self.controllers.acquire(c));
+        let new = ReplicaKey::of(&pod, cx.config.lws)
+            .map(|key| (Arc::new(key), Arc::new(Member::of(&pod, controller.clone()))));
+        let (replica, member) = self.change_membership(cx, name, new).unzip();
+        self.mark_if_taken(cx, name, &pod);
+        let uid = pod.uid.as_str().into();
+        let entry = PodEntry {
+            name: name.clone(),
+            granted: self.count_grants(name, &pod.uid),
+            pod: KeptPod::new(pod, uid, controller, member),
+            labels,
+            replica,
+            budgets,
+        };
+        if let Some(old) = self.pods.insert(name.clone(), Box::new(entry)) {
+            self.release(&old);
+        }
+        self.put_in(name);
+        touched
+    }
+
+    fn mark_if_taken(&mut self, cx: &mut Context<'_>, name: &str, pod: &Pod) {
+        if pod.terminating && pod.is_targeted() {
+            self.mark_evidence(cx, name, &pod.uid, &pod.version);
+        }
     }
 
     /// The pod is gone. Its last state may show that an eviction took it.
@@ -149,22 +184,26 @@ impl Namespace {
         self.touch(cx, id);
     }
 
-    /// Change something about a pod that bears on the counters.
-    pub(super) fn with_pod(
+    /// Change something about a pod that bears on the counters, but not where it belongs. Returns the budgets
+    /// that count it.
+    pub(super) fn change_state(
         &mut self,
-        cx: &mut Context<'_>,
         name: &str,
-        f: impl FnOnce(&mut PodEntry),
-    ) {
-        let Some(name) = self.pods.get(name).map(|e| e.name.clone()) else { return };
-        let budgets = self.take_out(&name);
-        if let Some(entry) = self.pods.get_mut(&name) {
-            f(entry);
+        change: impl FnOnce(&mut PodEntry),
+    ) -> Covering {
+        let Some(entry) = self.pods.get_mut(name) else { return Covering::default() };
+        let was = entry.state();
+        change(entry);
+        if was != entry.state() {
+            let replica = entry.replica.as_ref().and_then(|key| self.replicas.get(key));
+            for id in &entry.budgets {
+                let Some(budget) = self.budgets.get_mut(id) else { continue };
+                let pod = (&**entry, replica.map(|r| &**r));
+                let known = (&self.interner, &self.objects);
+                contribute(known, pod, budget.counting(), Step::Change(was));
+            }
         }
-        self.put_in(&name);
-        for budget in budgets {
-            self.touch(cx, &budget);
-        }
+        entry.budgets.clone()
     }
 
     /// Let one budget count one more of the pods, or one less.
@@ -190,23 +229,21 @@ impl Namespace {
 
     /// Take the pod's part out of every budget that selects it.
     fn take_out(&mut self, name: &str) -> Covering {
-        self.contribute(name, false);
+        self.contribute(name, Step::TakeOut);
         self.pods.get(name).map(|entry| entry.budgets.clone()).unwrap_or_default()
     }
 
     fn put_in(&mut self, name: &str) {
-        self.contribute(name, true);
+        self.contribute(name, Step::PutIn);
     }
 
-    fn contribute(&mut self, name: &str, adds: bool) {
+    fn contribute(&mut self, name: &str, step: Step) {
         let Some(entry) = self.pods.get(name) else { return };
         let replica = entry.replica.as_ref().and_then(|key| self.replicas.get(key));
         for id in &entry.budgets {
             let Some(budget) = self.budgets.get_mut(id) else { continue };
             let known = (&self.interner, &self.objects);
-            let mut tally = std::mem::take(&mut budget.tally);
-            contribute(known, (entry, replica.map(|r| &**r)), budget, &mut tally, adds);
-            budget.tally = tally;
+            contribute(known, (entry, replica.map(|r| &**r)), budget.counting(), step);
         }
         let Some(replica) = entry.replica.as_ref().and_then(|key| self.replicas.get_mut(key))
         else {
@@ -214,7 +251,7 @@ impl Namespace {
         };
         for id in &entry.budgets {
             let n = replica.budgets.entry(id.clone()).or_insert(0);
-            *n = if adds { *n + 1 } else { n.saturating_sub(1) };
+            *n = if matches!(step, Step::PutIn) { *n + 1 } else { n.saturating_sub(1) };
             if *n == 0 {
                 replica.budgets.remove(id);
             }

@@ -5,15 +5,17 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use super::budgets::BudgetEntry;
+use super::kept::{Facts, KeptPod};
 use super::pods::{PodEntry, ReplicaEntry};
 use super::{BudgetId, Covering, Namespace};
 use crate::intern::Interner;
 use crate::model::{
-    BudgetKind, ControllerRef, GroupKind, LabelGroups, Operation, Owner, Phase, Scope, Target,
+    BudgetKind, BudgetSpec, ControllerRef, GroupKind, LabelGroups, Operation, Owner, Phase, Scope,
+    Target,
 };
 use crate::replica::{MinCount, Objects, ReplicaKey, Resolution, Source, owner_kind};
 use crate::selector::Labels;
-use crate::tally::{Part, Tally};
+use crate::tally::{Counted, Part, Tally};
 
 const LWS: &str = "LeaderWorkerSet";
 const LWS_NAME: &str = "leaderworkerset.sigs.k8s.io/name";
@@ -48,17 +50,43 @@ struct Unit<'a> {
 /// A group by label, made up for one budget.
 pub(super) type Labelled = (Arc<ReplicaKey>, Resolution);
 
-impl BudgetEntry {
-    pub(super) fn health(&self) -> Health {
-        match (self.object.spec.unavailable.is_some(), self.scope) {
+/// What a budget goes by when it counts.
+#[derive(Clone, Copy)]
+pub(super) struct Rule<'a> {
+    scope: Scope,
+    spec: &'a BudgetSpec,
+}
+
+impl<'a> Rule<'a> {
+    fn health(self) -> Health {
+        match (self.spec.unavailable.is_some(), self.scope) {
             (true, _) => Health::Available,
             (false, Scope::Pod) => Health::Ready,
             (false, Scope::Workload) => Health::Running,
         }
     }
 
+    fn groups(self) -> Option<&'a LabelGroups> {
+        self.spec.unavailable.as_ref()?.groups.as_ref()
+    }
+}
+
+impl BudgetEntry {
+    pub(super) fn rule(&self) -> Rule<'_> {
+        Rule { scope: self.scope, spec: &self.object.spec }
+    }
+
+    /// What it goes by, and what it has counted.
+    pub(super) fn counting(&mut self) -> (Rule<'_>, &mut Tally) {
+        (Rule { scope: self.scope, spec: &self.object.spec }, &mut self.tally)
+    }
+
+    pub(super) fn health(&self) -> Health {
+        self.rule().health()
+    }
+
     pub(super) fn groups(&self) -> Option<&LabelGroups> {
-        self.object.spec.unavailable.as_ref()?.groups.as_ref()
+        self.rule().groups()
     }
 
     pub(super) fn target(&self) -> Option<&Target> {
@@ -71,47 +99,69 @@ impl BudgetEntry {
     }
 }
 
-impl PodEntry {
-    /// Healthy but for grants (semantics 5).
-    pub(super) fn is_sound(&self, health: Health) -> bool {
-        let running = || self.pod.phase == Phase::Running;
-        let going = self.pod.terminating && !planted!(TerminatingHealthy);
+/// What of a pod may change while it stays where it is, and bears on counters.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct PodState {
+    phase: Phase,
+    ready: bool,
+    terminating: bool,
+    facts: Facts,
+    granted: bool,
+}
+
+impl PodState {
+    fn is_sound(self, health: Health) -> bool {
+        let running = || self.phase == Phase::Running;
+        let going = self.terminating && !planted!(TerminatingHealthy);
         let enough = match health {
             Health::Ready => true,
             Health::Running => running(),
-            Health::Available => running() && self.pod.facts.settled(),
+            Health::Available => running() && self.facts.settled(),
         };
-        self.pod.ready && !going && enough
+        self.ready && !going && enough
     }
 
-    /// What it contributes to a budget, as a member of this unit. `doomed`: see [`is_doomed`].
+    /// `doomed`: see [`is_doomed`].
+    fn counted(self, health: Health, doomed: bool) -> Counted {
+        let unfinished = !self.phase.is_terminal();
+        let live = unfinished && !self.terminating;
+        Counted {
+            healthy: self.is_sound(health) && !self.granted && !doomed,
+            unfinished,
+            live,
+            // A group with a pod that has not begun to run is none yet, and such a pod may go unasked.
+            intact: live && !self.granted && self.phase != Phase::Pending && !doomed,
+            running: self.phase == Phase::Running && !self.terminating,
+        }
+    }
+}
+
+impl PodEntry {
+    pub(super) fn state(&self) -> PodState {
+        let KeptPod { phase, ready, terminating, facts, .. } = self.pod;
+        PodState { phase, ready, terminating, facts, granted: self.granted > 0 }
+    }
+
+    /// Healthy but for grants (semantics 5).
+    pub(super) fn is_sound(&self, health: Health) -> bool {
+        self.state().is_sound(health)
+    }
+
+    /// What it contributes to a budget, as a member of this unit.
     fn part<'a>(
         &'a self,
-        budget: &BudgetEntry,
+        rule: Rule<'_>,
         replica: Option<&'a Arc<ReplicaKey>>,
-        doomed: bool,
+        counted: Counted,
     ) -> Part<'a> {
-        let live = !self.pod.is_terminal() && !self.pod.terminating;
-        let is_pub = budget.object.spec.unavailable.is_some();
+        let is_pub = rule.spec.unavailable.is_some();
         // Kruise looks at no pod that has ended.
         let counts = !is_pub || !self.pod.is_terminal();
         let controller = self.pod.controller.as_ref().filter(|_| counts);
         let several =
             is_pub && self.budgets.iter().filter(|id| is_unavailable(id)).nth(1).is_some();
-        Part {
-            name: &self.name,
-            scope: budget.scope,
-            replica,
-            controller,
-            unmanaged: counts && controller.is_none(),
-            healthy: self.is_sound(budget.health()) && self.granted == 0 && !doomed,
-            unfinished: !self.pod.is_terminal(),
-            live,
-            // A group with a pod that has not begun to run is none yet, and such a pod may go unasked.
-            intact: live && self.granted == 0 && self.pod.phase != Phase::Pending && !doomed,
-            running: self.pod.phase == Phase::Running && !self.pod.terminating,
-            several,
-        }
+        let unmanaged = counts && controller.is_none();
+        Part { name: &self.name, scope: rule.scope, replica, controller, unmanaged, several, counted }
     }
 
     /// Its unit: the replica that it names, or the group that this budget puts it in.
@@ -119,9 +169,9 @@ impl PodEntry {
         &'a self,
         replica: Option<&'a ReplicaEntry>,
         labelled: Option<&'a Labelled>,
-        budget: &BudgetEntry,
+        rule: Rule<'_>,
     ) -> Option<Unit<'a>> {
-        if budget.groups().is_some() {
+        if rule.groups().is_some() {
             return labelled.map(|(key, resolution)| Unit { key, resolution });
         }
         let (key, replica) = (self.replica.as_ref()?, replica?);
@@ -129,24 +179,33 @@ impl PodEntry {
     }
 }
 
-/// Put what the pod contributes to a budget into a tally of that budget, or take it out as it was put in.
+/// What is to be done to a pod's part in a tally.
+#[derive(Clone, Copy)]
+pub(super) enum Step {
+    PutIn,
+    /// As it was put in.
+    TakeOut,
+    /// It was in this state until now.
+    Change(PodState),
+}
+
 pub(super) fn contribute(
     (interner, objects): (&Interner, &Objects),
     (pod, replica): (&PodEntry, Option<&ReplicaEntry>),
-    budget: &BudgetEntry,
-    tally: &mut Tally,
-    adds: bool,
+    (rule, tally): (Rule<'_>, &mut Tally),
+    step: Step,
 ) {
-    let group = budget.groups().and_then(|groups| labelled(interner, objects, groups, pod));
-    let unit = pod.unit(replica, group.as_ref(), budget);
-    let doomed = is_doomed(interner, objects, budget, pod);
-    let part = pod.part(budget, unit.as_ref().map(|unit| unit.key), doomed);
+    let group = rule.groups().and_then(|groups| labelled(interner, objects, groups, pod));
+    let unit = pod.unit(replica, group.as_ref(), rule);
+    let doomed = is_doomed(interner, objects, rule, pod);
+    let counted = |state: PodState| state.counted(rule.health(), doomed);
+    let part = pod.part(rule, unit.as_ref().map(|unit| unit.key), counted(pod.state()));
     let resolution = unit.as_ref().map(|unit| unit.resolution);
-    let basic = &budget.object.spec.basic_min_count;
-    if adds {
-        tally.add(&part, resolution, basic);
-    } else {
-        tally.remove(&part, resolution, basic);
+    let basic = &rule.spec.basic_min_count;
+    match step {
+        Step::PutIn => tally.add(&part, resolution, basic),
+        Step::TakeOut => tally.remove(&part, resolution, basic),
+        Step::Change(was) => tally.recount(counted(was), &part, resolution, basic),
     }
 }
 
@@ -210,8 +269,8 @@ pub(super) fn labelled(
 /// A worker of a `LeaderWorkerSet` group whose `StatefulSet` went with its leader. It is Ready and may stand
 /// beside the next leader for a while, and will be collected without anybody's leave: no part of a
 /// whole group. One whose `StatefulSet` was not seen yet looks the same for a moment, which is safe.
-fn is_doomed(interner: &Interner, objects: &Objects, budget: &BudgetEntry, pod: &PodEntry) -> bool {
-    if budget.scope == Scope::Pod && budget.groups().is_none()
+fn is_doomed(interner: &Interner, objects: &Objects, rule: Rule<'_>, pod: &PodEntry) -> bool {
+    if rule.scope == Scope::Pod && rule.groups().is_none()
         || pod.labels.value(interner, LWS_NAME).is_none()
     {
         return false;

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use litemap::LiteMap;
 
 use super::Namespace;
-use super::units::contribute;
+use super::units::{Step, contribute};
 use crate::replica::{Member, ReplicaKey};
 use crate::tally::Tally;
 
@@ -36,7 +36,8 @@ impl Namespace {
             for entry in self.pods.values().filter(|e| e.budgets.contains(id)) {
                 let replica = entry.replica.as_ref().and_then(|key| self.replicas.get(key));
                 let known = (&self.interner, &self.objects);
-                contribute(known, (entry, replica.map(|r| &**r)), budget, &mut tally, true);
+                let pod = (&**entry, replica.map(|r| &**r));
+                contribute(known, pod, (budget.rule(), &mut tally), Step::PutIn);
             }
             assert_eq!(budget.tally, tally, "counters of budget {id}");
         }
