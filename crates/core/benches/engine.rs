@@ -13,6 +13,10 @@ use holdfast_core::Input;
 /// 5,000 budgets, as many as a cluster of 150,000 pods may have.
 const BUDGETS: usize = 5_000;
 
+/// The program's own.
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
 type MakeInput = fn(&mut Cluster, usize) -> Input;
 
 fn main() {

@@ -188,43 +188,43 @@ impl Engine {
     fn take_in(&mut self, now: Timestamp, input: Input) {
         match input {
             Input::Pod(change) => {
-                let key = change.object().key.clone();
-                self.within_key(now, &key, |ns, cx| match change {
+                let name = self.shared_name(&change.object().key.namespace);
+                self.within(now, &name, |ns, cx| match change {
                     Change::Applied(pod) => ns.apply_pod(cx, pod),
                     Change::Deleted(pod) => ns.delete_pod(cx, &pod),
                 });
             }
             Input::Budget(change) => {
-                let key = change.object().key.object.clone();
-                self.within_key(now, &key, |ns, cx| match change {
+                let name = self.shared_name(&change.object().key.object.namespace);
+                self.within(now, &name, |ns, cx| match change {
                     Change::Applied(budget) => ns.apply_budget(cx, budget),
                     Change::Deleted(budget) => ns.delete_budget_of(cx, &budget.key, &budget.uid),
                 });
             }
             Input::BuiltinBudget(change) => {
-                let key = change.object().key.clone();
-                self.within_key(now, &key, |ns, _| match change {
+                let name = self.shared_name(&change.object().key.namespace);
+                self.within(now, &name, |ns, _| match change {
                     Change::Applied(budget) => ns.apply_builtin(budget),
                     Change::Deleted(budget) => ns.delete_builtin(&budget.key.name),
                 });
             }
             Input::PodGroup(change) => {
-                let key = change.object().key.clone();
-                self.within_key(now, &key, |ns, cx| match change {
+                let name = self.shared_name(&change.object().key.namespace);
+                self.within(now, &name, |ns, cx| match change {
                     Change::Applied(group) => ns.apply_group(cx, group),
                     Change::Deleted(g) => ns.delete_group(cx, g.api, &g.key.name, &g.version),
                 });
             }
             Input::Workload(change) => {
-                let key = change.object().key.clone();
-                self.within_key(now, &key, |ns, cx| match change {
+                let name = self.shared_name(&change.object().key.namespace);
+                self.within(now, &name, |ns, cx| match change {
                     Change::Applied(workload) => ns.apply_workload(cx, workload),
                     Change::Deleted(w) => ns.delete_workload(cx, w.api, &w.key.name, &w.version),
                 });
             }
             Input::Owner(change) => {
-                let key = change.object().key.clone();
-                self.within_key(now, &key, |ns, cx| match change {
+                let name = self.shared_name(&change.object().key.namespace);
+                self.within(now, &name, |ns, cx| match change {
                     Change::Applied(owner) => ns.apply_owner(cx, owner),
                     Change::Deleted(o) => {
                         ns.delete_owner(cx, &o.group_kind, &o.key.name, &o.version);
@@ -243,7 +243,7 @@ impl Engine {
                 self.list_ended(now, &kind, None);
             }
             Input::Snapshot { kind, namespace, outcome } => {
-                self.snapshot(now, &kind, namespace, outcome);
+                self.snapshot(now, &kind, &namespace, outcome);
             }
             Input::Intercepted(namespaces) => {
                 self.config.intercepted = namespaces;
@@ -269,13 +269,12 @@ impl Engine {
                     _ => return,
                 };
                 let budget = BudgetKey { kind: budget, object: key };
-                self.within_key(now, &budget.object.clone(), |ns, cx| {
-                    ns.budget_unreadable(cx, &budget, why);
-                });
+                let name = self.shared_name(&budget.object.namespace);
+                self.within(now, &name, |ns, cx| ns.budget_unreadable(cx, &budget, why));
             }
             Input::Evict(eviction) => {
-                let key = eviction.pod.clone();
-                self.within_key(now, &key, |ns, cx| ns.evict(cx, eviction));
+                let name = self.shared_name(&eviction.pod.namespace);
+                self.within(now, &name, |ns, cx| ns.evict(cx, eviction));
             }
             Input::PodRead { token, outcome } => {
                 if let Some((namespace, purpose)) = self.reads.end(token) {
@@ -283,13 +282,12 @@ impl Engine {
                 }
             }
             Input::StatusWritten { budget, uid, outcome } => {
-                self.within_key(now, &budget.object, |ns, cx| {
-                    ns.written(cx, &budget, &uid, outcome);
-                });
+                let name = self.shared_name(&budget.object.namespace);
+                self.within(now, &name, |ns, cx| ns.written(cx, &budget, &uid, outcome));
             }
             Input::ScaleRead { namespace, owner, outcome } => {
-                let key = ObjectKey::new(namespace, "");
-                self.within_key(now, &key, |ns, cx| ns.scale_read(cx, &owner, outcome));
+                let name = self.shared_name(&namespace);
+                self.within(now, &name, |ns, cx| ns.scale_read(cx, &owner, outcome));
             }
             Input::Tick => {}
         }
@@ -303,23 +301,17 @@ impl Engine {
     }
 
     /// One namespace of one kind, as of a version that the watch has not reached yet.
-    fn snapshot(
-        &mut self,
-        now: Timestamp,
-        kind: &Kind,
-        namespace: String,
-        outcome: SnapshotOutcome,
-    ) {
-        let key = ObjectKey::new(namespace, "");
+    fn snapshot(&mut self, now: Timestamp, kind: &Kind, namespace: &str, outcome: SnapshotOutcome) {
+        let name = self.shared_name(namespace);
         match outcome {
             SnapshotOutcome::Failed(why) => {
-                self.within_key(now, &key, |ns, cx| ns.snapshot_failed(cx, kind, &why));
+                self.within(now, &name, |ns, cx| ns.snapshot_failed(cx, kind, &why));
             }
             // The watch has come further meanwhile; what it has shown to be gone must not come back.
             SnapshotOutcome::Listed { version, .. }
                 if self.progress.has_reached(kind, &version) =>
             {
-                self.within_key(now, &key, |ns, cx| ns.caught_up(cx, kind, version));
+                self.within(now, &name, |ns, cx| ns.caught_up(cx, kind, version));
             }
             SnapshotOutcome::Listed { version, objects } => {
                 let mut held = BTreeSet::new();
@@ -330,7 +322,7 @@ impl Engine {
                     // Ahead of the watch, whose progress this is not.
                     self.take_in(now, object);
                 }
-                self.within_key(now, &key, |ns, cx| {
+                self.within(now, &name, |ns, cx| {
                     ns.retain(cx, kind, Some(&version), &held);
                     ns.caught_up(cx, kind, version);
                 });
@@ -345,17 +337,9 @@ impl Engine {
         }
     }
 
-    fn within_key(
-        &mut self,
-        now: Timestamp,
-        key: &ObjectKey,
-        f: impl FnOnce(&mut Namespace, &mut Context<'_>),
-    ) {
-        let name = self
-            .namespaces
-            .get_key_value(key.namespace.as_str())
-            .map_or_else(|| Arc::from(key.namespace.as_str()), |(name, _)| name.clone());
-        self.within(now, &name, f);
+    fn shared_name(&self, namespace: &str) -> Arc<str> {
+        let known = self.namespaces.get_key_value(namespace);
+        known.map_or_else(|| namespace.into(), |(name, _)| name.clone())
     }
 
     fn within(
@@ -377,8 +361,12 @@ impl Engine {
             leisure: &mut self.leisure,
             counters: &mut self.counters,
         };
-        let namespace =
-            self.namespaces.entry(name.clone()).or_insert_with(|| Namespace::new(name.clone()));
+        let namespace = match self.namespaces.get_mut(name) {
+            Some(namespace) => namespace,
+            None => {
+                self.namespaces.entry(name.clone()).or_insert_with(|| Namespace::new(name.clone()))
+            }
+        };
         f(namespace, &mut context);
         if namespace.is_empty() {
             self.namespaces.remove(name);

@@ -7,6 +7,7 @@
 //! pod --controller--> owner --controller--> ... root owner (how many replicas are expected)
 //! ```
 
+use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::sync::Arc;
@@ -17,7 +18,7 @@ use crate::model::{
 };
 
 /// The identity of a replica within its namespace.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) enum ReplicaKey {
     Lws {
         group_key: String,
@@ -197,14 +198,16 @@ pub(crate) enum Dependency {
 pub(crate) struct Objects {
     pub(crate) groups: BTreeMap<(GroupApi, String), Box<PodGroup>>,
     pub(crate) workloads: BTreeMap<(GroupApi, String), Workload>,
-    pub(crate) owners: BTreeMap<(GroupKind, String), Owner>,
+    /// By kind, of which there are few, and name.
+    pub(crate) owners: BTreeMap<GroupKind, BTreeMap<String, Owner>>,
     /// Incremental: `PodGroups` that are not being deleted.
     pub(crate) group_counts: BTreeMap<GroupCount, i64>,
 }
 
 impl Objects {
     pub(crate) fn owner(&self, group: &str, kind: &str, name: &str) -> Option<&Owner> {
-        self.owners.get(&(GroupKind::new(group, kind), name.to_owned()))
+        let (_, of_kind) = self.owners.iter().find(|(known, _)| known.is(group, kind))?;
+        of_kind.get(name)
     }
 
     pub(crate) fn workload_entry(
@@ -219,17 +222,18 @@ impl Objects {
 
     /// The owner that a controller reference means, if the cache holds that very object.
     pub(crate) fn controller(&self, reference: &ControllerRef) -> Option<&Owner> {
-        let key = (owner_kind(&reference.group_kind), reference.name.clone());
-        self.owners.get(&key).filter(|owner| owner.uid == reference.uid)
+        let kind = owner_kind(&reference.group_kind);
+        let owner = self.owners.get(&*kind)?.get(&reference.name);
+        owner.filter(|owner| owner.uid == reference.uid)
     }
 }
 
 /// `extensions` was the old home of the workloads of `apps` (upstream 1.5).
-pub(crate) fn owner_kind(kind: &GroupKind) -> GroupKind {
+pub(crate) fn owner_kind(kind: &GroupKind) -> Cow<'_, GroupKind> {
     let moved = matches!(kind.kind.as_str(), "ReplicaSet" | "Deployment");
     if moved && kind.group == "extensions" {
-        GroupKind::new("apps", kind.kind.clone())
+        Cow::Owned(GroupKind::new("apps", kind.kind.clone()))
     } else {
-        kind.clone()
+        Cow::Borrowed(kind)
     }
 }

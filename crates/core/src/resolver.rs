@@ -289,7 +289,7 @@ impl<'a> Resolver<'a> {
         const LINKS_MAX: usize = 8;
         let mut reference = controller;
         for _ in 0..LINKS_MAX {
-            let kind = owner_kind(&reference.group_kind);
+            let kind = owner_kind(&reference.group_kind).into_owned();
             self.seen.insert(Dependency::Owner(Box::new((kind, reference.name.clone()))));
             let owner = self.objects.controller(reference)?;
             match &owner.controller {

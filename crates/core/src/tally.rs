@@ -5,6 +5,7 @@
 //! the size of the budget.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::Arc;
 
 use crate::model::{BasicMinCount, ControllerRef, Scope};
@@ -50,7 +51,7 @@ pub(crate) struct Tally {
     pub(crate) controllers: BTreeMap<Arc<ControllerRef>, u32>,
     /// Selected pods that name no replica. This and what follows stay empty where pods are counted.
     pub(crate) unreferenced: BTreeSet<Arc<str>>,
-    pub(crate) replicas: BTreeMap<Arc<ReplicaKey>, ReplicaTally>,
+    replicas: BTreeMap<Hashed, ReplicaTally>,
     pub(crate) healthy_replicas: i64,
     /// Replicas that have a live pod and are not leaving.
     pub(crate) live_replicas: i64,
@@ -63,6 +64,20 @@ pub(crate) struct Tally {
     pub(crate) workloads: BTreeMap<String, u32>,
 }
 
+/// In the order of hashes, so that to find one among thousands of names takes hardly longer than among ten. That order
+/// must not reach any output.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+struct Hashed(u64, Arc<ReplicaKey>);
+
+impl Hashed {
+    fn of(key: &Arc<ReplicaKey>) -> Self {
+        // Always the same, unlike that of a `HashMap`. Who makes names collide is back to comparing them.
+        let mut hasher = DefaultHasher::new();
+        key.hash(&mut hasher);
+        Self(hasher.finish(), key.clone())
+    }
+}
+
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct ReplicaTally {
     pub(crate) pods: i64,
@@ -71,14 +86,12 @@ pub(crate) struct ReplicaTally {
     live: i64,
     pub(crate) intact: i64,
     running: i64,
+    resolution: Arc<Resolution>,
     pub(crate) summary: Summary,
 }
 
 /// What a replica contributes to its budget.
-#[allow(
-    clippy::struct_excessive_bools,
-    reason = "four facts about a replica, each counted on its own"
-)]
+#[allow(clippy::struct_excessive_bools, reason = "facts about a replica, each counted on its own")]
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Summary {
     pub(crate) healthy: bool,
@@ -88,23 +101,34 @@ pub(crate) struct Summary {
     pub(crate) leaving: bool,
     live: bool,
     closes: bool,
-    sources: Arc<[Source]>,
-    workload: Option<String>,
+    /// Has a pod.
+    present: bool,
+    /// Has a pod that has not ended.
+    unfinished: bool,
 }
 
 impl Tally {
+    pub(crate) fn replica(&self, key: &Arc<ReplicaKey>) -> Option<&ReplicaTally> {
+        self.replicas.get(&Hashed::of(key))
+    }
+
+    /// In no order to be relied on.
+    pub(crate) fn replicas(&self) -> impl Iterator<Item = (&Arc<ReplicaKey>, &ReplicaTally)> {
+        self.replicas.iter().map(|(hashed, replica)| (&hashed.1, replica))
+    }
+
     /// Put a pod in. `resolution` is that of its replica, if it names one.
     pub(crate) fn add(
         &mut self,
         part: &Part<'_>,
-        resolution: Option<&Resolution>,
+        resolution: Option<&Arc<Resolution>>,
         basic: &BasicMinCount,
     ) {
         self.count(part, 1);
         match (part.replica, resolution) {
             _ if part.scope == Scope::Pod => {}
             (Some(key), Some(resolution)) => {
-                self.change(key, resolution, basic, |r| r.count(part.counted, 1));
+                self.change(key, Some(resolution), basic, |r| r.count(part.counted, 1));
             }
             _ => {
                 self.unreferenced.insert(part.name.clone());
@@ -116,14 +140,14 @@ impl Tally {
     pub(crate) fn remove(
         &mut self,
         part: &Part<'_>,
-        resolution: Option<&Resolution>,
+        resolution: Option<&Arc<Resolution>>,
         basic: &BasicMinCount,
     ) {
         self.count(part, -1);
         match (part.replica, resolution) {
             _ if part.scope == Scope::Pod => {}
             (Some(key), Some(resolution)) => {
-                self.change(key, resolution, basic, |r| r.count(part.counted, -1));
+                self.change(key, Some(resolution), basic, |r| r.count(part.counted, -1));
             }
             _ => {
                 self.unreferenced.remove(part.name);
@@ -132,21 +156,13 @@ impl Tally {
     }
 
     /// A pod that was counted like this stays where it was put in, and its part is now this.
-    pub(crate) fn recount(
-        &mut self,
-        was: Counted,
-        part: &Part<'_>,
-        resolution: Option<&Resolution>,
-        basic: &BasicMinCount,
-    ) {
+    pub(crate) fn recount(&mut self, was: Counted, part: &Part<'_>, basic: &BasicMinCount) {
         if was == part.counted {
             return;
         }
         self.healthy_pods += i64::from(part.counted.healthy) - i64::from(was.healthy);
-        if part.scope == Scope::Workload
-            && let (Some(key), Some(resolution)) = (part.replica, resolution)
-        {
-            self.change(key, resolution, basic, |r| {
+        if let Some(key) = part.replica.filter(|_| part.scope == Scope::Workload) {
+            self.change(key, None, basic, |r| {
                 r.count(was, -1);
                 r.count(part.counted, 1);
             });
@@ -157,11 +173,11 @@ impl Tally {
     pub(crate) fn resolve(
         &mut self,
         key: &Arc<ReplicaKey>,
-        resolution: &Resolution,
+        resolution: &Arc<Resolution>,
         basic: &BasicMinCount,
     ) {
-        if self.replicas.contains_key(key) {
-            self.change(key, resolution, basic, |_| {});
+        if self.replica(key).is_some() {
+            self.change(key, Some(resolution), basic, |_| {});
         }
     }
 
@@ -175,32 +191,43 @@ impl Tally {
         }
     }
 
+    /// `resolution`: if it may be another now.
     fn change(
         &mut self,
         key: &Arc<ReplicaKey>,
-        resolution: &Resolution,
+        resolution: Option<&Arc<Resolution>>,
         basic: &BasicMinCount,
         f: impl FnOnce(&mut ReplicaTally),
     ) {
-        let replica = match self.replicas.get_mut(key) {
+        let hashed = Hashed::of(key);
+        let replica = match self.replicas.get_mut(&hashed) {
             Some(replica) => replica,
-            None => self.replicas.entry(key.clone()).or_default(),
+            None => self.replicas.entry(hashed.clone()).or_default(),
         };
         f(replica);
+        let was = replica.resolution.clone();
+        if let Some(resolution) = resolution {
+            replica.resolution = resolution.clone();
+        }
+        let now = replica.resolution.clone();
         let is_gone = replica.pods == 0;
-        let after =
-            if is_gone { Summary::default() } else { replica.summarise(resolution, basic) };
-        if replica.summary != after {
+        let after = if is_gone { Summary::default() } else { replica.summarise(&now, basic) };
+        if replica.summary != after || was != now {
             let before = std::mem::replace(&mut replica.summary, after.clone());
-            self.contribute(key, &before, -1);
-            self.contribute(key, &after, 1);
+            self.contribute(key, (&before, &was), -1);
+            self.contribute(key, (&after, &now), 1);
         }
         if is_gone {
-            self.replicas.remove(key);
+            self.replicas.remove(&hashed);
         }
     }
 
-    fn contribute(&mut self, key: &Arc<ReplicaKey>, summary: &Summary, n: i64) {
+    fn contribute(
+        &mut self,
+        key: &Arc<ReplicaKey>,
+        (summary, resolution): (&Summary, &Resolution),
+        n: i64,
+    ) {
         let toggle = |set: &mut BTreeSet<Arc<ReplicaKey>>, member: bool| {
             if member && n > 0 {
                 set.insert(key.clone());
@@ -215,10 +242,12 @@ impl Tally {
         if let Some(min) = summary.min.filter(|_| !summary.leaving) {
             adjust(&mut self.min_counts, &min, n);
         }
-        for source in &*summary.sources {
-            adjust(&mut self.sources, source, n);
+        if summary.unfinished {
+            for source in &*resolution.sources {
+                adjust(&mut self.sources, source, n);
+            }
         }
-        if let Some(workload) = &summary.workload {
+        if let Some(workload) = resolution.workload.as_ref().filter(|_| summary.present) {
             adjust(&mut self.workloads, workload, n);
         }
     }
@@ -226,7 +255,7 @@ impl Tally {
 
 impl ReplicaTally {
     pub(crate) fn has_source(&self, test: impl Fn(&Source) -> bool) -> bool {
-        self.summary.sources.iter().any(test)
+        self.summary.unfinished && self.resolution.sources.iter().any(test)
     }
 
     fn count(&mut self, counted: Counted, n: i64) {
@@ -249,8 +278,8 @@ impl ReplicaTally {
             closes: min.is_err() && self.running > 0,
             leaving: resolution.leaving,
             live: !resolution.leaving && self.live > 0,
-            sources: if self.unfinished > 0 { resolution.sources.clone() } else { Arc::default() },
-            workload: resolution.workload.clone(),
+            present: true,
+            unfinished: self.unfinished > 0,
             unresolved: min.as_ref().err().cloned(),
             min: min.ok(),
         }

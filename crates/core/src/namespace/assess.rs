@@ -179,7 +179,7 @@ fn assess_replica(
     namespace: &Namespace,
 ) -> Opinion {
     let key = pod.replica.as_ref();
-    let tally = key.and_then(|key| budget.tally.replicas.get(key));
+    let tally = key.and_then(|key| budget.tally.replica(key));
     let label = key.and_then(|key| namespace.replicas.get(key)).map(|r| r.resolution.label.clone());
     let Some((tally, label)) = tally.zip(label) else {
         return deny(DenyReason::MissingReference, evaluation, None);

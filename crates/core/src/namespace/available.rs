@@ -136,7 +136,7 @@ impl Namespace {
             return deny(DenyReason::BudgetExhausted, evaluation, None);
         };
         let Some((tally, min)) =
-            budget.tally.replicas.get(&key).and_then(|tally| Some((tally, tally.summary.min?)))
+            budget.tally.replica(&key).and_then(|tally| Some((tally, tally.summary.min?)))
         else {
             return deny(DenyReason::BeingProcessed, evaluation, None);
         };
@@ -156,7 +156,7 @@ impl Namespace {
         } else if breaks && evaluation.allowed >= 1 {
             Opinion::Allow { cost: 1 }
         } else {
-            let (label, selected_pods) = (resolution.label, tally.pods);
+            let (label, selected_pods) = (resolution.label.clone(), tally.pods);
             let state = ReplicaState { label, min, healthy_pods, selected_pods, healthy };
             deny(DenyReason::BudgetExhausted, evaluation, Some(state))
         }
@@ -192,11 +192,11 @@ impl Namespace {
                        spec.protectTotalReplicas or an integer minAvailable";
             return Err(Some(why.to_owned()));
         }
-        let mut scales: BTreeMap<String, i64> = BTreeMap::new();
+        let mut scales: BTreeMap<&str, i64> = BTreeMap::new();
         for controller in tally.controllers.keys() {
             if let Some(owner) = self.watched_scale(controller) {
                 let replicas = owner.replicas.unwrap_or(0);
-                scales.insert(owner.uid.clone(), if owner.terminating { 0 } else { replicas });
+                scales.insert(&owner.uid, if owner.terminating { 0 } else { replicas });
                 continue;
             }
             match self.find_scale(controller) {

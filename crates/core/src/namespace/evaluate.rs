@@ -126,11 +126,12 @@ impl Namespace {
     /// Σ of the scales of the distinct controllers; Err(None) while one is being read.
     pub(super) fn expected_pods(&self, budget: &BudgetEntry) -> Result<i64, Option<String>> {
         let mut scales: BTreeMap<&str, i64> = BTreeMap::new();
-        let mut found = Vec::new();
         let mut pending = false;
         for controller in budget.tally.controllers.keys() {
             match self.find_scale(controller) {
-                Found::Scale { uid, replicas } => found.push((uid, replicas)),
+                Found::Scale { uid, replicas } => {
+                    scales.insert(uid, replicas);
+                }
                 Found::Nothing => {
                     let pod = self.pod_of(budget, controller);
                     return Err(Some(format!("found no controllers for pod \"{pod}\"")));
@@ -141,9 +142,6 @@ impl Namespace {
         }
         if pending {
             return Err(None);
-        }
-        for (uid, replicas) in &found {
-            scales.insert(uid, *replicas);
         }
         Ok(scales.values().sum())
     }
@@ -239,7 +237,7 @@ impl Namespace {
         let of_jobset =
             |source: &Source| matches!(source, Source::JobSet { name, .. } if name == jobset);
         let mut jobs = BTreeSet::new();
-        budget.tally.replicas.iter().all(|(key, tally)| {
+        budget.tally.replicas().all(|(key, tally)| {
             let Some(replica) = self.replicas.get(key) else { return true };
             if !tally.has_source(of_jobset) {
                 return true;

@@ -233,9 +233,9 @@ impl Namespace {
                 }
             }
             Kind::Owner(kind) => {
-                let of_kind = self.objects.owners.iter().filter(|((k, _), _)| k == kind);
-                let gone = of_kind.filter(|((_, name), o)| gone(name, &o.version));
-                for name in gone.map(|((_, name), _)| name.clone()).collect::<Vec<_>>() {
+                let of_kind = self.objects.owners.get(kind).into_iter().flatten();
+                let gone = of_kind.filter(|(name, o)| gone(name, &o.version));
+                for name in gone.map(|(name, _)| name.clone()).collect::<Vec<_>>() {
                     self.delete_owner(cx, kind, &name, version);
                 }
             }

@@ -72,19 +72,20 @@ impl Namespace {
     pub(crate) fn apply_owner(&mut self, cx: &mut Context<'_>, owner: Owner) {
         let key = (owner.group_kind.clone(), owner.key.name.clone());
         let version = owner.version.clone();
-        if let Some(old) = self.objects.owners.get(&key) {
+        let of_kind = self.objects.owners.get_mut(&key.0);
+        if let Some(old) = of_kind.and_then(|of_kind| of_kind.get_mut(&key.1)) {
             if version.is_older_than(&old.version) {
                 return;
             }
             // Owners change with every pod of theirs; hardly any change is one of scale.
             let same = Owner { version: version.clone(), ..old.clone() } == owner;
             if same {
-                self.objects.owners.insert(key, owner);
+                *old = owner;
                 return;
             }
         }
         self.with_owners(&key.0, |objects| {
-            objects.owners.insert(key.clone(), owner);
+            objects.owners.entry(key.0.clone()).or_default().insert(key.1.clone(), owner);
         });
         let kind = Kind::Owner(key.0.clone());
         self.object_changed(cx, &Dependency::Owner(Box::new(key)), &kind, &version);
@@ -97,12 +98,16 @@ impl Namespace {
         name: &str,
         version: &ResourceVersion,
     ) {
-        let key = (kind.clone(), name.to_owned());
-        if self.objects.owners.contains_key(&key) {
+        if self.objects.owners.get(kind).is_some_and(|of_kind| of_kind.contains_key(name)) {
             self.with_owners(kind, |objects| {
-                objects.owners.remove(&key);
+                if let Some(of_kind) = objects.owners.get_mut(kind) {
+                    of_kind.remove(name);
+                    if of_kind.is_empty() {
+                        objects.owners.remove(kind);
+                    }
+                }
             });
-            let changed = Dependency::Owner(Box::new(key));
+            let changed = Dependency::Owner(Box::new((kind.clone(), name.to_owned())));
             self.object_changed(cx, &changed, &Kind::Owner(kind.clone()), version);
         }
     }

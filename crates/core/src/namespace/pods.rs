@@ -1,17 +1,19 @@
 //! Pods and the replicas they form.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
 use litemap::LiteMap;
 
+use super::budgets::BudgetEntry;
 use super::kept::KeptPod;
-use super::units::{Step, contribute};
+use super::units::{PodState, Step, contribute, is_unavailable};
 use super::{BudgetId, Context, Covering, Namespace};
+use crate::intern::Interner;
 use crate::io::{Command, Kind};
 use crate::model::{DisruptionTarget, ObjectKey, Pod, ResourceVersion};
-use crate::replica::{Dependency, Member, ReplicaKey, Resolution};
+use crate::replica::{Dependency, Member, Objects, ReplicaKey, Resolution};
 use crate::selector::Labels;
 use crate::timer::Due;
 
@@ -36,7 +38,7 @@ pub(super) struct PodEntry {
 pub(super) struct ReplicaEntry {
     pub(super) members: LiteMap<Arc<Member>, u32>,
     pub(super) names: BTreeSet<Arc<str>>,
-    pub(super) resolution: Resolution,
+    pub(super) resolution: Arc<Resolution>,
     dependencies: Box<[Dependency]>,
     /// Budgets that select at least one of its pods, and how many.
     pub(super) budgets: LiteMap<BudgetId, u32>,
@@ -45,54 +47,40 @@ pub(super) struct ReplicaEntry {
 impl Namespace {
     pub(crate) fn apply_pod(&mut self, cx: &mut Context<'_>, pod: Pod) {
         let version = pod.version.clone();
-        let old = self.pods.get(pod.key.name.as_str());
-        let name = old.map_or_else(|| Arc::from(pod.key.name.as_str()), |old| old.name.clone());
-        let touched = match old {
+        let (name, touched) = match self.pods.get_mut(pod.key.name.as_str()) {
             // An event that comes twice or late says nothing new.
             Some(old) if version.is_older_than(&old.pod.version) => return,
             Some(old) if old.pod.uid != *pod.uid => {
+                let name = old.name.clone();
                 self.forget_pod(cx, &name, &version);
-                self.place_pod(cx, &name, pod)
+                let touched = self.place_pod(cx, &name, pod);
+                (name, touched)
             }
-            Some(old) if self.stays(cx, old, &pod) => self.update_pod(cx, &name, pod),
-            _ => self.place_pod(cx, &name, pod),
+            Some(old) if stays(&self.interner, old, &pod) => {
+                let was = old.state();
+                old.pod.update(pod);
+                recount((&self.interner, &self.objects), &mut self.budgets, old, was);
+                (old.name.clone(), old.budgets.clone())
+            }
+            old => {
+                let name = old.map_or_else(|| pod.key.name.as_str().into(), |old| old.name.clone());
+                let touched = self.place_pod(cx, &name, pod);
+                (name, touched)
+            }
         };
         self.bind_grants(cx, &name);
         self.end_exact(cx, &name);
-        for budget in touched {
-            self.saw_pod(cx, &budget, &version);
+        for budget in &touched {
+            self.saw_pod(cx, budget, &version);
         }
         self.watch_stale_target(cx, &name);
-        self.relate_soon(cx, &name);
+        if touched.iter().any(is_unavailable) {
+            self.relate_soon(cx, &name);
+        }
         self.unpark(cx, &name);
     }
 
-    /// Nothing has changed that tells where the pod belongs, or whether it does at all: so it is with nearly
-    /// every event.
-    fn stays(&self, cx: &Context<'_>, old: &PodEntry, pod: &Pod) -> bool {
-        let same_replica = match &old.pod.member {
-            Some(member) => {
-                member.lws.as_deref() == pod.lws.as_ref() && member.reference == pod.reference
-            }
-            None => ReplicaKey::of(pod, cx.config.lws).is_none(),
-        };
-        same_replica
-            && old.pod.is_terminal() == pod.is_terminal()
-            && old.pod.controller.as_deref() == pod.controller.as_ref()
-            && old.labels.are(&self.interner, &pod.labels)
-    }
-
-    /// The pod is where it was. Returns the budgets that count it.
-    fn update_pod(&mut self, cx: &mut Context<'_>, name: &Arc<str>, pod: Pod) -> Covering {
-        self.mark_if_taken(cx, name, &pod);
-        let granted = self.count_grants(name, &pod.uid);
-        self.change_state(name, |entry| {
-            entry.granted = granted;
-            entry.pod.update(pod);
-        })
-    }
-
-    /// The pod is new, or is somewhere else now. Returns the budgets that count it, or did.
+    /// The pod is new, or more has changed than its state. Returns the budgets that count it, or did.
     fn place_pod(&mut self, cx: &mut Context<'_>, name: &Arc<str>, mut pod: Pod) -> Covering {
         let labels = Labels::acquire(&mut self.interner, &std::mem::take(&mut pod.labels));
         let mut touched = self.take_out(name);
@@ -104,7 +92,9 @@ impl Namespace {
         let new = ReplicaKey::of(&pod, cx.config.lws)
             .map(|key| (Arc::new(key), Arc::new(Member::of(&pod, controller.clone()))));
         let (replica, member) = self.change_membership(cx, name, new).unzip();
-        self.mark_if_taken(cx, name, &pod);
+        if is_taken(&pod) {
+            self.mark_evidence(cx, name, &pod.uid, &pod.version);
+        }
         let uid = pod.uid.as_str().into();
         let entry = PodEntry {
             name: name.clone(),
@@ -119,12 +109,6 @@ impl Namespace {
         }
         self.put_in(name);
         touched
-    }
-
-    fn mark_if_taken(&mut self, cx: &mut Context<'_>, name: &str, pod: &Pod) {
-        if pod.terminating && pod.is_targeted() {
-            self.mark_evidence(cx, name, &pod.uid, &pod.version);
-        }
     }
 
     /// The pod is gone. Its last state may show that an eviction took it.
@@ -194,15 +178,7 @@ impl Namespace {
         let Some(entry) = self.pods.get_mut(name) else { return Covering::default() };
         let was = entry.state();
         change(entry);
-        if was != entry.state() {
-            let replica = entry.replica.as_ref().and_then(|key| self.replicas.get(key));
-            for id in &entry.budgets {
-                let Some(budget) = self.budgets.get_mut(id) else { continue };
-                let pod = (&**entry, replica.map(|r| &**r));
-                let known = (&self.interner, &self.objects);
-                contribute(known, pod, budget.counting(), Step::Change(was));
-            }
-        }
+        recount((&self.interner, &self.objects), &mut self.budgets, entry, was);
         entry.budgets.clone()
     }
 
@@ -325,10 +301,10 @@ impl Namespace {
             return;
         }
         replica.dependencies = dependencies;
-        if replica.resolution == resolution {
+        if *replica.resolution == resolution {
             return;
         }
-        replica.resolution = resolution;
+        replica.resolution = Arc::new(resolution);
         let budgets: Vec<BudgetId> = replica.budgets.keys().cloned().collect();
         for id in budgets {
             if let Some(budget) = self.budgets.get_mut(&id) {
@@ -380,9 +356,46 @@ impl Default for ReplicaEntry {
         Self {
             members: LiteMap::new(),
             names: BTreeSet::new(),
-            resolution: Resolution::default(),
+            resolution: Arc::default(),
             dependencies: Box::default(),
             budgets: LiteMap::new(),
+        }
+    }
+}
+
+/// Nothing has changed but the pod's state, and that shows no eviction: so it is with nearly every event.
+fn stays(interner: &Interner, old: &PodEntry, pod: &Pod) -> bool {
+    let same_replica = match &old.pod.member {
+        Some(member) => {
+            member.lws.as_deref() == pod.lws.as_ref() && member.reference == pod.reference
+        }
+        None => pod.lws.is_none() && pod.reference.is_none(),
+    };
+    same_replica
+        && !is_taken(pod)
+        && old.pod.is_terminal() == pod.is_terminal()
+        && old.pod.controller.as_deref() == pod.controller.as_ref()
+        && old.labels.are(interner, &pod.labels)
+}
+
+/// An eviction has taken it.
+fn is_taken(pod: &Pod) -> bool {
+    pod.terminating && pod.is_targeted()
+}
+
+/// The pod was in that state until now.
+fn recount(
+    known: (&Interner, &Objects),
+    budgets: &mut BTreeMap<BudgetId, BudgetEntry>,
+    pod: &PodEntry,
+    was: PodState,
+) {
+    if was == pod.state() {
+        return;
+    }
+    for id in &pod.budgets {
+        if let Some(budget) = budgets.get_mut(id) {
+            contribute(known, (pod, None), budget.counting(), Step::Change(was));
         }
     }
 }

@@ -92,8 +92,11 @@ impl Namespace {
             answered: false,
         };
         self.requests.insert(id.clone(), Box::new(request));
-        cx.timers.at(deadline, &self.name, Due::Deadline { eviction: id.clone() });
         self.start(cx, &id);
+        // Most are answered by now.
+        if self.requests.contains_key(&id) {
+            cx.timers.at(deadline, &self.name, Due::Deadline { eviction: id });
+        }
     }
 
     /// Decide from the cache if it may be (semantics 6.1), else read the pod first.
@@ -342,7 +345,7 @@ impl Namespace {
     pub(super) fn replica_label(&self, budget: &BudgetId, pod: &PodEntry) -> String {
         if let Some(groups) = self.budgets.get(budget).and_then(|b| b.groups()) {
             let group = labelled(&self.interner, &self.objects, groups, pod);
-            return group.map(|(_, resolution)| resolution.label).unwrap_or_default();
+            return group.map(|(_, resolution)| resolution.label.clone()).unwrap_or_default();
         }
         let replica = pod.replica.as_ref().and_then(|key| self.replicas.get(key));
         replica.map(|r| r.resolution.label.clone()).unwrap_or_default()

@@ -1,11 +1,12 @@
 //! Scales of controllers that are not watched, read through their `/scale` subresource.
 
+use std::borrow::Cow;
 use std::time::Duration;
 
 use super::budgets::BudgetEntry;
 use super::{BudgetId, Context, Namespace};
 use crate::io::{Command, ScaleOutcome};
-use crate::model::{ControllerRef, GroupKind, Owner, Scope, Target};
+use crate::model::{ControllerRef, GroupKind, Owner, Scope};
 use crate::replica::owner_kind;
 use crate::timer::Due;
 
@@ -22,9 +23,9 @@ pub(super) struct ScaleEntry {
 }
 
 /// How upstream's finders answer for one controller reference (upstream 1.5).
-pub(super) enum Found {
+pub(super) enum Found<'a> {
     Scale {
-        uid: String,
+        uid: &'a str,
         replicas: i64,
     },
     Nothing,
@@ -35,9 +36,9 @@ pub(super) enum Found {
 
 impl Namespace {
     /// The finders in upstream's order; the first that finds something wins.
-    pub(super) fn find_scale(&self, reference: &ControllerRef) -> Found {
+    pub(super) fn find_scale(&self, reference: &ControllerRef) -> Found<'_> {
         if let Some(owner) = self.watched_scale(reference) {
-            return Found::Scale { uid: owner.uid.clone(), replicas: owner.replicas.unwrap_or(0) };
+            return Found::Scale { uid: &owner.uid, replicas: owner.replicas.unwrap_or(0) };
         }
         match self.scales.get(&scale_key(reference)).and_then(|entry| entry.outcome.as_ref()) {
             None => Found::Pending,
@@ -45,7 +46,7 @@ impl Namespace {
             Some(ScaleOutcome::Found { uid, replicas })
                 if *uid == reference.uid || reference.uid.is_empty() =>
             {
-                Found::Scale { uid: uid.clone(), replicas: *replicas }
+                Found::Scale { uid, replicas: *replicas }
             }
             Some(ScaleOutcome::Found { .. } | ScaleOutcome::NotFound) => Found::Nothing,
             Some(ScaleOutcome::NotImplemented(resource)) => {
@@ -59,7 +60,8 @@ impl Namespace {
     pub(super) fn ensure_scales(&mut self, cx: &mut Context<'_>, id: &BudgetId) {
         let Some(budget) = self.budgets.get(id) else { return };
         let missing: Vec<ControllerRef> = scaled_by(budget)
-            .filter(|c| !self.scales.contains_key(&scale_key(c)) && self.watched_scale(c).is_none())
+            .filter(|c| self.watched_scale(c).is_none() && !self.scales.contains_key(&scale_key(c)))
+            .map(Cow::into_owned)
             .collect();
         for reference in missing {
             self.scales.insert(
@@ -114,7 +116,7 @@ impl Namespace {
 
     fn current_reference(&self, key: &(GroupKind, String)) -> Option<ControllerRef> {
         let controllers = self.budgets.values().flat_map(scaled_by);
-        controllers.filter(|c| scale_key(c) == *key).last()
+        controllers.filter(|c| scale_key(c) == *key).last().map(Cow::into_owned)
     }
 
     fn budgets_scaled_by(&self, key: &(GroupKind, String)) -> Vec<BudgetId> {
@@ -124,7 +126,7 @@ impl Namespace {
 
     /// `ReplicationController`, Deployment, `ReplicaSet`, `StatefulSet` and Kruise's come from the cache.
     pub(super) fn watched_scale(&self, reference: &ControllerRef) -> Option<&Owner> {
-        let kind = owner_kind(&reference.group_kind);
+        let kind = &*owner_kind(&reference.group_kind);
         let direct = kind.is("", "ReplicationController")
             || kind.is("apps", "StatefulSet")
             || kind.group == Owner::KRUISE_GROUP;
@@ -147,14 +149,15 @@ impl Namespace {
 }
 
 /// The controllers whose scales a budget of single pods goes by.
-fn scaled_by(budget: &BudgetEntry) -> impl Iterator<Item = ControllerRef> {
+fn scaled_by(budget: &BudgetEntry) -> impl Iterator<Item = Cow<'_, ControllerRef>> {
     let of_pods = budget.scope == Scope::Pod;
     let is_pub = budget.object.spec.unavailable.is_some();
     let target = budget.target().filter(|t| of_pods && !Owner::is_watched(&t.group_kind));
     let pods = of_pods && budget.target().is_none();
     let pods = pods && (is_pub || budget.object.spec.needs_total());
     let controllers = pods.then_some(budget.tally.controllers.keys()).into_iter().flatten();
-    controllers.map(|c| (**c).clone()).chain(target.map(Target::reference))
+    let target = target.map(|target| Cow::Owned(target.reference()));
+    controllers.map(|c| Cow::Borrowed(&**c)).chain(target)
 }
 
 fn scale_key(reference: &ControllerRef) -> (GroupKind, String) {

@@ -178,7 +178,7 @@ impl Namespace {
                 );
                 flaws.push((MISSING_LABEL, message));
             }
-            let largest = tally.replicas.values().map(|group| group.unfinished).max();
+            let largest = tally.replicas().map(|(_, group)| group.unfinished).max();
             if let Some(largest) = largest.filter(|largest| *largest < groups.min_ready) {
                 let message = format!(
                     "podGroupPolicy.minReadyReplicas is {}, and no group has more than {}, so none can be available",
@@ -227,7 +227,7 @@ impl Namespace {
         }
         if let Some(key) = tally.unresolved.first() {
             let pods: i64 =
-                tally.unresolved.iter().filter_map(|k| tally.replicas.get(k)).map(|r| r.pods).sum();
+                tally.unresolved.iter().filter_map(|k| tally.replica(k)).map(|r| r.pods).sum();
             sentences.push(format!(
                 "{pods} of {} selected pods belong to {} that cannot be resolved; {}",
                 tally.pods,
@@ -240,7 +240,7 @@ impl Namespace {
 
     /// Which pod suffers from what is missing.
     pub(super) fn name_unresolved(&self, budget: &BudgetEntry, key: &Arc<ReplicaKey>) -> String {
-        let why = budget.tally.replicas.get(key).and_then(|r| r.summary.unresolved.as_deref());
+        let why = budget.tally.replica(key).and_then(|r| r.summary.unresolved.as_deref());
         let names = self.replicas.get(key).into_iter().flat_map(|r| &r.names);
         let pod = names
             .filter(|name| self.pods.get(*name).is_some_and(|e| e.budgets.contains(&budget.id)))

@@ -1,6 +1,7 @@
 //! What a budget counts: which pods it is about, when one of them is healthy, and which unit it
 //! belongs to. `PodUnavailableBudgets` have their own idea of each (semantics 9).
 
+use std::borrow::Cow;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
@@ -41,14 +42,8 @@ pub(super) enum Health {
     Available,
 }
 
-/// The unit that a pod belongs to, as one budget sees it.
-struct Unit<'a> {
-    key: &'a Arc<ReplicaKey>,
-    resolution: &'a Resolution,
-}
-
 /// A group by label, made up for one budget.
-pub(super) type Labelled = (Arc<ReplicaKey>, Resolution);
+pub(super) type Labelled = (Arc<ReplicaKey>, Arc<Resolution>);
 
 /// What a budget goes by when it counts.
 #[derive(Clone, Copy)]
@@ -161,21 +156,15 @@ impl PodEntry {
         let several =
             is_pub && self.budgets.iter().filter(|id| is_unavailable(id)).nth(1).is_some();
         let unmanaged = counts && controller.is_none();
-        Part { name: &self.name, scope: rule.scope, replica, controller, unmanaged, several, counted }
-    }
-
-    /// Its unit: the replica that it names, or the group that this budget puts it in.
-    fn unit<'a>(
-        &'a self,
-        replica: Option<&'a ReplicaEntry>,
-        labelled: Option<&'a Labelled>,
-        rule: Rule<'_>,
-    ) -> Option<Unit<'a>> {
-        if rule.groups().is_some() {
-            return labelled.map(|(key, resolution)| Unit { key, resolution });
+        Part {
+            name: &self.name,
+            scope: rule.scope,
+            replica,
+            controller,
+            unmanaged,
+            several,
+            counted,
         }
-        let (key, replica) = (self.replica.as_ref()?, replica?);
-        Some(Unit { key, resolution: &replica.resolution })
     }
 }
 
@@ -189,23 +178,27 @@ pub(super) enum Step {
     Change(PodState),
 }
 
+/// `replica` is the pod's own, for whoever puts in or takes out.
 pub(super) fn contribute(
     (interner, objects): (&Interner, &Objects),
     (pod, replica): (&PodEntry, Option<&ReplicaEntry>),
     (rule, tally): (Rule<'_>, &mut Tally),
     step: Step,
 ) {
-    let group = rule.groups().and_then(|groups| labelled(interner, objects, groups, pod));
-    let unit = pod.unit(replica, group.as_ref(), rule);
+    // The replica that it names, or the group that this budget puts it in.
+    let group = rule.groups().map(|groups| labelled(interner, objects, groups, pod));
+    let (unit, resolution) = match &group {
+        Some(group) => group.as_ref().map(|(key, resolution)| (key, resolution)).unzip(),
+        None => (pod.replica.as_ref(), replica.map(|replica| &replica.resolution)),
+    };
     let doomed = is_doomed(interner, objects, rule, pod);
     let counted = |state: PodState| state.counted(rule.health(), doomed);
-    let part = pod.part(rule, unit.as_ref().map(|unit| unit.key), counted(pod.state()));
-    let resolution = unit.as_ref().map(|unit| unit.resolution);
+    let part = pod.part(rule, unit, counted(pod.state()));
     let basic = &rule.spec.basic_min_count;
     match step {
         Step::PutIn => tally.add(&part, resolution, basic),
         Step::TakeOut => tally.remove(&part, resolution, basic),
-        Step::Change(was) => tally.recount(counted(was), &part, resolution, basic),
+        Step::Change(was) => tally.recount(counted(was), &part, basic),
     }
 }
 
@@ -263,7 +256,7 @@ pub(super) fn labelled(
         jobs: BTreeSet::new(),
         label: key.to_string(),
     };
-    Some((Arc::new(key), resolution))
+    Some((Arc::new(key), Arc::new(resolution)))
 }
 
 /// A worker of a `LeaderWorkerSet` group whose `StatefulSet` went with its leader. It is Ready and may stand
@@ -300,7 +293,7 @@ fn source(owner: &Owner, groups: &LabelGroups) -> Option<Source> {
 fn root<'a>(
     objects: &'a Objects,
     controller: &'a ControllerRef,
-) -> (GroupKind, &'a str, Option<&'a Owner>) {
+) -> (Cow<'a, GroupKind>, &'a str, Option<&'a Owner>) {
     let mut last = controller;
     for reference in chain(objects, controller) {
         last = reference;
@@ -349,8 +342,10 @@ impl Namespace {
     fn targets_of(&self, labels: &Labels, controller: Option<&ControllerRef>) -> Vec<Target> {
         let lws = labels.value(&self.interner, LWS_NAME);
         let links = controller.into_iter().flat_map(|c| chain(&self.objects, c));
-        let links =
-            links.map(|c| Target { group_kind: owner_kind(&c.group_kind), name: c.name.clone() });
+        let links = links.map(|c| Target {
+            group_kind: owner_kind(&c.group_kind).into_owned(),
+            name: c.name.clone(),
+        });
         let lws = lws.map(|name| Target {
             group_kind: GroupKind::new(Owner::LWS_GROUP, LWS),
             name: name.to_string(),
@@ -370,7 +365,8 @@ impl Namespace {
             let pod = self.pods.get(c.name.as_str());
             pod.is_some_and(|pod| pod.pod.uid == *c.uid && !pod.pod.terminating)
         };
-        let sets = self.objects.owners.values().filter(|o| o.group_kind.is("apps", "StatefulSet"));
+        let of_kind = self.objects.owners.iter().find(|(kind, _)| kind.is("apps", "StatefulSet"));
+        let sets = of_kind.into_iter().flat_map(|(_, sets)| sets.values());
         let stale = sets.filter(|o| o.controller.as_ref().is_some_and(|c| is_leader(c) && !led(c)));
         let stale: BTreeSet<&str> = stale.map(|o| o.uid.as_str()).collect();
         if stale.is_empty() {
@@ -389,7 +385,7 @@ impl Namespace {
             })
             .collect();
         let healthy = |key: &&Arc<ReplicaKey>| {
-            budget.tally.replicas.get(*key).is_some_and(|group| group.summary.healthy)
+            budget.tally.replica(key).is_some_and(|group| group.summary.healthy)
         };
         i64::try_from(groups.iter().filter(healthy).count()).unwrap_or(i64::MAX)
     }

@@ -29,7 +29,7 @@ impl Namespace {
         assert_eq!(kept, members, "members of replicas in {}", self.name);
         for (key, replica) in &self.replicas {
             let (resolution, _) = self.objects.resolve(key, &replica.members);
-            assert_eq!(replica.resolution, resolution, "resolution of {key}");
+            assert_eq!(*replica.resolution, resolution, "resolution of {key}");
         }
         for (id, budget) in &self.budgets {
             let mut tally = Tally::default();

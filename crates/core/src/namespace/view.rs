@@ -115,7 +115,7 @@ impl Namespace {
         pods: Vec<PodView>,
     ) -> ReplicaView {
         let resolution = self.replicas.get(key).map(|replica| &replica.resolution);
-        let tally = budget.tally.replicas.get(key);
+        let tally = budget.tally.replica(key);
         let state = match tally.map(|tally| &tally.summary) {
             Some(summary) if summary.unresolved.is_some() => {
                 ReplicaState::Unresolved(summary.unresolved.clone().unwrap_or_default())
