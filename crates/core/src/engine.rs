@@ -62,6 +62,9 @@ impl Default for Config {
     }
 }
 
+/// Names by namespace.
+type Listed = BTreeMap<String, BTreeSet<Box<str>>>;
+
 /// See the crate documentation for the contract.
 #[derive(Debug)]
 pub struct Engine {
@@ -72,7 +75,7 @@ pub struct Engine {
     /// Kinds that are not synced yet.
     unsynced: BTreeSet<Kind>,
     /// Lists under way, and what they have held so far.
-    lists: BTreeMap<Kind, BTreeSet<ObjectKey>>,
+    lists: BTreeMap<Kind, Listed>,
     /// How far each kind's watch has come.
     progress: Progress,
     leads: bool,
@@ -169,9 +172,7 @@ impl Engine {
         if let Some((kind, key, version)) = input.subject() {
             match self.lists.get_mut(&kind) {
                 // In no order of versions: it shows how far it is when it ends.
-                Some(list) => {
-                    list.insert(key.clone());
-                }
+                Some(list) => note(list, key),
                 None => self.progress.reach(&kind, version),
             }
             let superseded = self
@@ -232,14 +233,14 @@ impl Engine {
                 });
             }
             Input::ListBegan(kind) => {
-                self.lists.insert(kind, BTreeSet::new());
+                self.lists.insert(kind, Listed::new());
             }
             Input::ListEnded(kind, version) => {
                 self.progress.reach(&kind, &version);
                 self.list_ended(now, &kind, Some(&version));
             }
             Input::NotServed(kind) => {
-                self.lists.insert(kind.clone(), BTreeSet::new());
+                self.lists.insert(kind.clone(), Listed::new());
                 self.list_ended(now, &kind, None);
             }
             Input::Snapshot { kind, namespace, outcome } => {
@@ -261,7 +262,7 @@ impl Engine {
             }
             Input::Unreadable { kind, key, why } => {
                 if let Some(list) = self.lists.get_mut(&kind) {
-                    list.insert(key.clone());
+                    note(list, &key);
                 }
                 let budget = match kind {
                     Kind::Budget => BudgetKind::PodDisruptionBudget,
@@ -296,7 +297,11 @@ impl Engine {
     /// Whatever the list did not hold is gone.
     fn list_ended(&mut self, now: Timestamp, kind: &Kind, version: Option<&ResourceVersion>) {
         let Some(list) = self.lists.remove(kind) else { return };
-        self.everywhere(now, |ns, cx| ns.retain(cx, kind, version, &list));
+        let none = BTreeSet::new();
+        self.everywhere(now, |ns, cx| {
+            let held = list.get(ns.name()).unwrap_or(&none);
+            ns.retain(cx, kind, version, held);
+        });
         self.unsynced.remove(kind);
     }
 
@@ -317,7 +322,7 @@ impl Engine {
                 let mut held = BTreeSet::new();
                 for object in objects {
                     if let Some((_, key, _)) = object.subject() {
-                        held.insert(key.clone());
+                        held.insert(key.name.as_str().into());
                     }
                     // Ahead of the watch, whose progress this is not.
                     self.take_in(now, object);
@@ -372,4 +377,13 @@ impl Engine {
             self.namespaces.remove(name);
         }
     }
+}
+
+/// There may be 150,000, so each namespace is named once.
+fn note(list: &mut Listed, key: &ObjectKey) {
+    let names = match list.get_mut(&key.namespace) {
+        Some(names) => names,
+        None => list.entry(key.namespace.clone()).or_default(),
+    };
+    names.insert(key.name.as_str().into());
 }

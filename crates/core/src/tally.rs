@@ -8,6 +8,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::Arc;
 
+use litemap::LiteMap;
+
 use crate::model::{BasicMinCount, ControllerRef, Scope};
 use crate::replica::{MinCount, ReplicaKey, Resolution, Source};
 
@@ -48,7 +50,7 @@ pub(crate) struct Tally {
     pub(crate) unmanaged_pods: i64,
     /// Pods that several `PodUnavailableBudgets` are about.
     pub(crate) several: i64,
-    pub(crate) controllers: BTreeMap<Arc<ControllerRef>, u32>,
+    pub(crate) controllers: LiteMap<Arc<ControllerRef>, u32>,
     /// Selected pods that name no replica. This and what follows stay empty where pods are counted.
     pub(crate) unreferenced: BTreeSet<Arc<str>>,
     replicas: BTreeMap<Hashed, ReplicaTally>,
@@ -59,9 +61,9 @@ pub(crate) struct Tally {
     pub(crate) closing: BTreeSet<Arc<ReplicaKey>>,
     pub(crate) unresolved: BTreeSet<Arc<ReplicaKey>>,
     /// Known minCounts of replicas that are not leaving.
-    pub(crate) min_counts: BTreeMap<i64, u32>,
-    pub(crate) sources: BTreeMap<Source, u32>,
-    pub(crate) workloads: BTreeMap<String, u32>,
+    pub(crate) min_counts: LiteMap<i64, u32>,
+    pub(crate) sources: LiteMap<Source, u32>,
+    pub(crate) workloads: LiteMap<String, u32>,
 }
 
 /// In the order of hashes, so that to find one among thousands of names takes hardly longer than among ten. That order
@@ -309,7 +311,7 @@ fn min_count(min: &MinCount, basic: &BasicMinCount) -> Result<i64, String> {
     }
 }
 
-fn adjust<K: Ord + Clone>(counts: &mut BTreeMap<K, u32>, key: &K, n: i64) {
+fn adjust<K: Ord + Clone>(counts: &mut LiteMap<K, u32>, key: &K, n: i64) {
     let count = match counts.get_mut(key) {
         Some(count) => count,
         None => counts.entry(key.clone()).or_insert(0),

@@ -2,6 +2,8 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use litemap::LiteMap;
+
 use super::Namespace;
 use super::budgets::BudgetEntry;
 use super::scale::Found;
@@ -293,8 +295,8 @@ impl Evaluation {
 
 /// Sum of the `n` smallest of `expected` minCounts, of which those in `known` are known and the
 /// others are taken as the smallest known (semantics 2).
-fn smallest(known: &BTreeMap<i64, u32>, expected: i64, n: i64) -> i64 {
-    let Some((least, _)) = known.first_key_value() else { return 0 };
+fn smallest(known: &LiteMap<i64, u32>, expected: i64, n: i64) -> i64 {
+    let Some((least, _)) = known.first() else { return 0 };
     let count: i64 = known.values().map(|c| i64::from(*c)).sum();
     let unknown = (expected.max(n) - count).max(0);
     let mut left = n;
@@ -315,7 +317,7 @@ mod tests {
 
     #[test]
     fn desired_pods_is_the_sum_of_the_smallest_min_counts() {
-        let mins = |pairs: &[(i64, u32)]| pairs.iter().copied().collect::<BTreeMap<_, _>>();
+        let mins = |pairs: &[(i64, u32)]| pairs.iter().copied().collect::<LiteMap<_, _>>();
         for (known, expected, n, sum) in [
             (mins(&[(8, 10)]), 10, 9, 72),
             (mins(&[(8, 8)]), 10, 9, 72),

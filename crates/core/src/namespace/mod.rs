@@ -43,7 +43,7 @@ use crate::engine::Config;
 use crate::intern::Interner;
 use crate::io::{Command, Kind, PodReadOutcome};
 use crate::leisure::Leisure;
-use crate::model::{BudgetKey, GroupKind, ObjectKey, ResourceVersion, Scope, Target, Timestamp};
+use crate::model::{BudgetKey, GroupKind, ResourceVersion, Scope, Target, Timestamp};
 use crate::progress::Progress;
 use crate::replica::{Dependency, Objects, ReplicaKey};
 use crate::selector::SelectorIndex;
@@ -170,6 +170,10 @@ impl Namespace {
         }
     }
 
+    pub(crate) fn name(&self) -> &str {
+        &self.name
+    }
+
     /// Nothing is kept here, so the namespace itself need not be.
     pub(crate) fn is_empty(&self) -> bool {
         self.pods.is_empty()
@@ -188,13 +192,11 @@ impl Namespace {
         cx: &mut Context<'_>,
         kind: &Kind,
         version: Option<&ResourceVersion>,
-        list: &BTreeSet<ObjectKey>,
+        held: &BTreeSet<Box<str>>,
     ) {
-        let namespace = self.name.clone();
-        let held = |name: &str| list.contains(&ObjectKey::new(&*namespace, name));
         let newer =
             |own: &ResourceVersion| version.is_some_and(|version| version.is_older_than(own));
-        let gone = |name: &str, own: &ResourceVersion| !held(name) && !newer(own);
+        let gone = |name: &str, own: &ResourceVersion| !held.contains(name) && !newer(own);
         let unknown = ResourceVersion::default();
         let version = version.unwrap_or(&unknown);
         match kind {
