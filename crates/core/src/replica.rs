@@ -37,6 +37,8 @@ pub(crate) enum ReplicaKey {
     /// Pods of one owner with the same value of the label that a `PodUnavailableBudget` groups by.
     Labelled {
         owner: String,
+        /// One that was deleted and made again is another, and what is left of the old one's pods is none of its.
+        owner_uid: String,
         value: Arc<str>,
     },
 }
@@ -62,8 +64,8 @@ impl fmt::Display for ReplicaKey {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Lws { group_key } => write!(f, "LeaderWorkerSet group {group_key}"),
-            Self::Labelled { owner, value } if owner.is_empty() => write!(f, "group {value}"),
-            Self::Labelled { owner, value } => write!(f, "group {value} of {owner}"),
+            Self::Labelled { owner, value, .. } if owner.is_empty() => write!(f, "group {value}"),
+            Self::Labelled { owner, value, .. } => write!(f, "group {value} of {owner}"),
             Self::PodGroup { name } | Self::AnnotatedGroup { name } => write!(f, "PodGroup {name}"),
             Self::WorkloadEntry { workload, entry, replica_key: None } => {
                 write!(f, "Workload {workload} pod group {entry}")
@@ -102,9 +104,6 @@ pub(crate) struct Resolution {
     pub(crate) min: MinCount,
     /// Being deleted, or beyond its `LeaderWorkerSet`'s scale (semantics 4).
     pub(crate) leaving: bool,
-    /// A group of pods that goes as a whole when one of them goes: so many have to be there and stay. Else
-    /// 0. (Replicas that have a minCount say it by that.)
-    pub(crate) whole: i64,
     /// In order, each once.
     pub(crate) sources: Arc<[Source]>,
     /// What `MultipleWorkloadsDetected` tells apart.
@@ -121,7 +120,6 @@ impl Default for Resolution {
         Self {
             min: MinCount::Unresolved(String::new()),
             leaving: false,
-            whole: 0,
             sources: Arc::default(),
             workload: None,
             jobs: BTreeSet::new(),

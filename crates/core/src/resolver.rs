@@ -67,7 +67,6 @@ impl<'a> Resolver<'a> {
         Resolution {
             min: by_reference.unwrap_or_else(|| self.min_by_size(&label)),
             leaving,
-            whole: 0,
             sources: Arc::from([Source::Lws { name: name.clone() }]),
             workload: Some(format!("LeaderWorkerSet {name}")),
             jobs: BTreeSet::new(),
@@ -141,7 +140,6 @@ impl<'a> Resolver<'a> {
         Resolution {
             min,
             leaving: group.is_some_and(|g| g.terminating),
-            whole: 0,
             sources: sources.into_iter().collect(),
             workload,
             jobs,
@@ -169,7 +167,6 @@ impl<'a> Resolver<'a> {
         Resolution {
             min,
             leaving: false,
-            whole: 0,
             sources: sources.into_iter().collect(),
             workload: Some(format!("Workload {workload}")),
             jobs,

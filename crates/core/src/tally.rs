@@ -25,7 +25,18 @@ pub(crate) struct Part<'a> {
     pub(crate) unmanaged: bool,
     /// Several `PodUnavailableBudgets` are about it.
     pub(crate) several: bool,
+    pub(crate) says: Says,
     pub(crate) counted: Counted,
+}
+
+/// What a pod says of the group that a label puts it in. Others of the group may say something else.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Says {
+    /// It is beyond its `LeaderWorkerSet`'s scale.
+    pub(crate) leaving: bool,
+    /// The group goes as a whole when one of its pods goes: so many have to be there and stay. Else 0. (Replicas that
+    /// have a minCount say it by that.)
+    pub(crate) whole: i64,
 }
 
 /// What is counted of a pod's state, which changes all the time while the pod stays where it is.
@@ -88,6 +99,10 @@ pub(crate) struct ReplicaTally {
     live: i64,
     pub(crate) intact: i64,
     running: i64,
+    /// Pods that say so.
+    leaving: i64,
+    /// What the live ones say.
+    wholes: LiteMap<i64, u32>,
     resolution: Arc<Resolution>,
     pub(crate) summary: Summary,
 }
@@ -130,7 +145,7 @@ impl Tally {
         match (part.replica, resolution) {
             _ if part.scope == Scope::Pod => {}
             (Some(key), Some(resolution)) => {
-                self.change(key, Some(resolution), basic, |r| r.count(part.counted, 1));
+                self.change(key, Some(resolution), basic, |r| r.count(part, part.counted, 1));
             }
             _ => {
                 self.unreferenced.insert(part.name.clone());
@@ -148,8 +163,8 @@ impl Tally {
         self.count(part, -1);
         match (part.replica, resolution) {
             _ if part.scope == Scope::Pod => {}
-            (Some(key), Some(resolution)) => {
-                self.change(key, Some(resolution), basic, |r| r.count(part.counted, -1));
+            (Some(key), Some(_)) => {
+                self.change(key, None, basic, |r| r.count(part, part.counted, -1));
             }
             _ => {
                 self.unreferenced.remove(part.name);
@@ -165,8 +180,8 @@ impl Tally {
         self.healthy_pods += i64::from(part.counted.healthy) - i64::from(was.healthy);
         if let Some(key) = part.replica.filter(|_| part.scope == Scope::Workload) {
             self.change(key, None, basic, |r| {
-                r.count(was, -1);
-                r.count(part.counted, 1);
+                r.count(part, was, -1);
+                r.count(part, part.counted, 1);
             });
         }
     }
@@ -260,8 +275,17 @@ impl ReplicaTally {
         self.summary.unfinished && self.resolution.sources.iter().any(test)
     }
 
-    fn count(&mut self, counted: Counted, n: i64) {
+    /// How many have to be there and stay, by the most that a live pod of the group says.
+    pub(crate) fn whole(&self) -> i64 {
+        self.wholes.last().map_or(0, |(whole, _)| *whole)
+    }
+
+    fn count(&mut self, part: &Part<'_>, counted: Counted, n: i64) {
         self.pods += n;
+        self.leaving += n * i64::from(part.says.leaving);
+        if counted.live && part.says.whole > 0 {
+            adjust(&mut self.wholes, &part.says.whole, n);
+        }
         self.healthy_pods += n * i64::from(counted.healthy);
         self.unfinished += n * i64::from(counted.unfinished);
         self.live += n * i64::from(counted.live);
@@ -271,15 +295,16 @@ impl ReplicaTally {
 
     fn summarise(&self, resolution: &Resolution, basic: &BasicMinCount) -> Summary {
         let min = min_count(&resolution.min, basic);
+        let leaving = resolution.leaving || self.leaving == self.pods;
         Summary {
-            healthy: !resolution.leaving
-                && self.intact >= resolution.whole
+            healthy: !leaving
+                && self.intact >= self.whole()
                 && min.as_ref().is_ok_and(|min| {
                     self.healthy_pods >= if planted!(AnyPodWillDo) { 1 } else { *min }
                 }),
             closes: min.is_err() && self.running > 0,
-            leaving: resolution.leaving,
-            live: !resolution.leaving && self.live > 0,
+            leaving,
+            live: !leaving && self.live > 0,
             present: true,
             unfinished: self.unfinished > 0,
             unresolved: min.as_ref().err().cloned(),

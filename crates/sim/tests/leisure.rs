@@ -97,6 +97,27 @@ fn grants_of_a_budget_that_comes_back_wait_for_nobodys_turn() {
 }
 
 #[test]
+fn nor_do_they_when_somebody_is_quicker() {
+    let mut world = world_of(100);
+    world.sync();
+    world.advance(Duration::from_secs(4));
+    let eviction = world.eviction("app99");
+    world.submit(eviction);
+    world.advance(Duration::from_millis(1));
+    world.hold_calls();
+    world.delete_budget("app99");
+    world.apply_budget(budget("app99").select("app", "app99").min_available(0));
+    world.advance(Duration::from_millis(1));
+    assert_eq!(writes(&world), 1);
+    // The write that carries them conflicts.
+    world.edit_status("app99", |status| status.current_healthy = 7);
+    world.release_calls();
+    assert_eq!(world.status("app99").grants.len(), 0);
+    world.advance(Duration::from_millis(1));
+    assert_eq!(world.status("app99").grants.len(), 1);
+}
+
+#[test]
 fn what_changes_while_a_status_is_written_is_shown_too() {
     let mut world = world_of(1);
     world.hold_calls();

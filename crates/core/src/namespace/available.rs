@@ -9,9 +9,9 @@ use super::evaluate::{Evaluation, Failure, SyncError};
 use super::pods::PodEntry;
 use super::requests::is_running;
 use super::scale::Found;
-use super::units::{Health, labelled};
+use super::units::{Health, Labelled, labelled};
 use crate::model::{ControllerRef, Operation, Owner, Scope, Target, UnavailableSpec};
-use crate::replica::{ReplicaKey, Resolution};
+use crate::replica::ReplicaKey;
 use crate::verdict::DenyReason;
 
 impl Namespace {
@@ -118,7 +118,7 @@ impl Namespace {
         let group = groups.and_then(|g| labelled(&self.interner, &self.objects, g, pod));
         let sound = pod.is_sound(Health::Available);
         let evicts = operation == Operation::Evict;
-        let alone = group.as_ref().is_none_or(|(_, resolution)| resolution.whole == 0);
+        let alone = group.as_ref().is_none_or(|group| group.says.whole == 0);
         // It is not what keeps the budget, and may be Ready before this lands: recorded.
         if !sound && alone && (group.is_none() || !evicts) {
             return Opinion::Allow { cost: 0 };
@@ -128,7 +128,7 @@ impl Namespace {
         }
         // Sound but granted elsewhere: counted as unavailable; put it back for this decision.
         let put_back = i64::from(sound && pod.granted > 0);
-        let Some((key, resolution)) = group else {
+        let Some(Labelled { key, resolution, .. }) = group else {
             evaluation.change_available(put_back);
             if evaluation.allowed >= 1 {
                 return Opinion::Allow { cost: 1 };
@@ -142,12 +142,13 @@ impl Namespace {
         };
         let healthy_pods = tally.healthy_pods + put_back;
         let intact = tally.intact + i64::from(pod.granted > 0);
-        let healthy = !resolution.leaving && healthy_pods >= min && intact >= resolution.whole;
+        let (leaving, whole) = (tally.summary.leaving, tally.whole());
+        let healthy = !leaving && healthy_pods >= min && intact >= whole;
         evaluation.change_available(i64::from(healthy) - i64::from(tally.summary.healthy));
         let enough = evaluation.healthy >= evaluation.desired;
         let breaks = healthy && (!alone || (sound && healthy_pods <= min));
         // What only grants make look broken may be whole again, if these come to nothing.
-        let broken = || resolution.leaving || self.is_broken(budget, &key, &resolution, min);
+        let broken = || leaving || self.is_broken(budget, &key, whole, min);
         let broken = || planted!(SpareGranted) || broken();
         let spared = || !evicts && (broken() || (healthy && !sound));
         let free = !breaks && ((healthy && sound) || enough || spared());
@@ -163,24 +164,18 @@ impl Namespace {
     }
 
     /// Whether the group is no whole one, whatever becomes of the grants.
-    fn is_broken(
-        &self,
-        budget: &BudgetEntry,
-        key: &ReplicaKey,
-        resolution: &Resolution,
-        min: i64,
-    ) -> bool {
+    fn is_broken(&self, budget: &BudgetEntry, key: &ReplicaKey, whole: i64, min: i64) -> bool {
         let Some(groups) = budget.groups() else { return false };
         let (mut sound, mut live) = (0, 0);
         for pod in self.pods.values().filter(|pod| pod.budgets.contains(&budget.id)) {
             let group = labelled(&self.interner, &self.objects, groups, pod);
             // Not `is_doomed`: a StatefulSet that the watch has not shown yet would let a whole group go.
-            if group.is_some_and(|(of, _)| *of == *key) && !self.is_abandoned_by_owner(pod) {
+            if group.is_some_and(|group| *group.key == *key) && !self.is_abandoned_by_owner(pod) {
                 sound += i64::from(pod.is_sound(Health::Available));
                 live += i64::from(is_running(&pod.pod));
             }
         }
-        sound < min || live < resolution.whole
+        sound < min || live < whole
     }
 
     /// The scales of the workloads that the pods belong to; those that are gone or going have none. Err(None)

@@ -66,6 +66,8 @@ impl Namespace {
                 if !is_known && !budget.version.is_older_than(&entry.object.version) {
                     let writing = entry.writer.writing();
                     self.take_in(cx, &id, budget, writing.as_deref());
+                    // A write of ours that was given up for lost may have landed: that is taken back at once.
+                    self.pump(cx, &id);
                 }
             }
             // An answer that was long on its way must not bring back what is gone.

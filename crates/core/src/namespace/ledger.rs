@@ -75,6 +75,11 @@ impl Ledger {
         self.grants.len() >= GRANTS_MAX || self.live().map(size).sum::<usize>() >= GRANTS_BYTES_MAX
     }
 
+    /// Whether there are grants of the budget's predecessor that its own object does not have yet.
+    pub(super) fn has_adopted(&self) -> bool {
+        self.grants.values().any(|g| g.state == State::Adopted)
+    }
+
     /// The grants as they are to be written.
     pub(super) fn write_into(&self, status: &mut BudgetStatus) {
         status.disrupted_pods = self.live().map(|g| (g.pod.clone(), g.granted_at)).collect();

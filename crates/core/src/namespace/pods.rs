@@ -205,15 +205,16 @@ impl Namespace {
 
     /// Take the pod's part out of every budget that selects it.
     fn take_out(&mut self, name: &str) -> Covering {
-        self.contribute(name, Step::TakeOut);
+        self.contribute(name, false);
         self.pods.get(name).map(|entry| entry.budgets.clone()).unwrap_or_default()
     }
 
     fn put_in(&mut self, name: &str) {
-        self.contribute(name, Step::PutIn);
+        self.contribute(name, true);
     }
 
-    fn contribute(&mut self, name: &str, step: Step) {
+    fn contribute(&mut self, name: &str, adds: bool) {
+        let step = if adds { Step::PutIn } else { Step::TakeOut };
         let Some(entry) = self.pods.get(name) else { return };
         let replica = entry.replica.as_ref().and_then(|key| self.replicas.get(key));
         for id in &entry.budgets {
@@ -227,7 +228,7 @@ impl Namespace {
         };
         for id in &entry.budgets {
             let n = replica.budgets.entry(id.clone()).or_insert(0);
-            *n = if matches!(step, Step::PutIn) { *n + 1 } else { n.saturating_sub(1) };
+            *n = if adds { *n + 1 } else { n.saturating_sub(1) };
             if *n == 0 {
                 replica.budgets.remove(id);
             }

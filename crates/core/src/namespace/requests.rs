@@ -345,7 +345,7 @@ impl Namespace {
     pub(super) fn replica_label(&self, budget: &BudgetId, pod: &PodEntry) -> String {
         if let Some(groups) = self.budgets.get(budget).and_then(|b| b.groups()) {
             let group = labelled(&self.interner, &self.objects, groups, pod);
-            return group.map(|(_, resolution)| resolution.label.clone()).unwrap_or_default();
+            return group.map(|group| group.resolution.label.clone()).unwrap_or_default();
         }
         let replica = pod.replica.as_ref().and_then(|key| self.replicas.get(key));
         replica.map(|r| r.resolution.label.clone()).unwrap_or_default()

@@ -16,7 +16,7 @@ use crate::model::{
 };
 use crate::replica::{MinCount, Objects, ReplicaKey, Resolution, Source, owner_kind};
 use crate::selector::Labels;
-use crate::tally::{Counted, Part, Tally};
+use crate::tally::{Counted, Part, Says, Tally};
 
 const LWS: &str = "LeaderWorkerSet";
 const LWS_NAME: &str = "leaderworkerset.sigs.k8s.io/name";
@@ -43,7 +43,12 @@ pub(super) enum Health {
 }
 
 /// A group by label, made up for one budget.
-pub(super) type Labelled = (Arc<ReplicaKey>, Arc<Resolution>);
+pub(super) struct Labelled {
+    pub(super) key: Arc<ReplicaKey>,
+    pub(super) resolution: Arc<Resolution>,
+    /// What the pod says of it.
+    pub(super) says: Says,
+}
 
 /// What a budget goes by when it counts.
 #[derive(Clone, Copy)]
@@ -53,6 +58,10 @@ pub(super) struct Rule<'a> {
 }
 
 impl<'a> Rule<'a> {
+    fn new(scope: Scope, spec: &'a BudgetSpec) -> Self {
+        Self { scope, spec }
+    }
+
     fn health(self) -> Health {
         match (self.spec.unavailable.is_some(), self.scope) {
             (true, _) => Health::Available,
@@ -68,12 +77,12 @@ impl<'a> Rule<'a> {
 
 impl BudgetEntry {
     pub(super) fn rule(&self) -> Rule<'_> {
-        Rule { scope: self.scope, spec: &self.object.spec }
+        Rule::new(self.scope, &self.object.spec)
     }
 
     /// What it goes by, and what it has counted.
     pub(super) fn counting(&mut self) -> (Rule<'_>, &mut Tally) {
-        (Rule { scope: self.scope, spec: &self.object.spec }, &mut self.tally)
+        (Rule::new(self.scope, &self.object.spec), &mut self.tally)
     }
 
     pub(super) fn health(&self) -> Health {
@@ -147,6 +156,7 @@ impl PodEntry {
         &'a self,
         rule: Rule<'_>,
         replica: Option<&'a Arc<ReplicaKey>>,
+        says: Says,
         counted: Counted,
     ) -> Part<'a> {
         let is_pub = rule.spec.unavailable.is_some();
@@ -163,6 +173,7 @@ impl PodEntry {
             controller,
             unmanaged,
             several,
+            says,
             counted,
         }
     }
@@ -188,12 +199,13 @@ pub(super) fn contribute(
     // The replica that it names, or the group that this budget puts it in.
     let group = rule.groups().map(|groups| labelled(interner, objects, groups, pod));
     let (unit, resolution) = match &group {
-        Some(group) => group.as_ref().map(|(key, resolution)| (key, resolution)).unzip(),
+        Some(group) => group.as_ref().map(|group| (&group.key, &group.resolution)).unzip(),
         None => (pod.replica.as_ref(), replica.map(|replica| &replica.resolution)),
     };
+    let says = group.as_ref().and_then(|group| Some(group.as_ref()?.says)).unwrap_or_default();
     let doomed = is_doomed(interner, objects, rule, pod);
     let counted = |state: PodState| state.counted(rule.health(), doomed);
-    let part = pod.part(rule, unit, counted(pod.state()));
+    let part = pod.part(rule, unit, says, counted(pod.state()));
     let basic = &rule.spec.basic_min_count;
     match step {
         Step::PutIn => tally.add(&part, resolution, basic),
@@ -223,14 +235,17 @@ pub(super) fn labelled(
     let value = pod.labels.value(interner, &groups.label)?.clone();
     let lws = pod.labels.value(interner, LWS_NAME);
     let root = pod.pod.controller.as_deref().map(|controller| root(objects, controller));
-    let owner = match (lws, &root) {
-        (Some(lws), _) => format!("{LWS} {lws}"),
+    let (owner, owner_uid) = match (lws, &root) {
+        (Some(lws), _) => (format!("{LWS} {lws}"), ""),
         // Kruise has a StatefulSet too.
-        (None, Some((kind, name, _))) if kind.group.contains('.') => format!("{kind} {name}"),
-        (None, Some((kind, name, _))) => format!("{} {name}", kind.kind),
-        (None, None) => String::new(),
+        (None, Some((kind, last, _))) if kind.group.contains('.') => {
+            (format!("{kind} {}", last.name), &*last.uid)
+        }
+        (None, Some((kind, last, _))) => (format!("{} {}", kind.kind, last.name), &*last.uid),
+        (None, None) => (String::new(), ""),
     };
-    let (mut leaving, mut whole) = (false, 0);
+    let owner_uid = owner_uid.to_owned();
+    let mut says = Says::default();
     let source = if let Some(lws) = lws {
         let index = pod.labels.value(interner, LWS_GROUP_INDEX);
         let index = index.and_then(|index| index.parse::<i64>().ok());
@@ -238,25 +253,24 @@ pub(super) fn labelled(
         // It deletes what is left of a group that lost a pod, however many of them are ready.
         if set.is_none_or(|set| !set.lws_keeps_group) && !planted!(ForgetWhole) {
             let member = pod.pod.member.as_ref().and_then(|member| member.lws.as_ref());
-            whole = member.and_then(|lws| lws.size).unwrap_or(1);
+            says.whole = member.and_then(|lws| lws.size).unwrap_or(1);
         }
         let scale = set.and_then(|set| set.replicas);
-        leaving = index.zip(scale).is_some_and(|(index, scale)| index >= scale);
+        says.leaving = index.zip(scale).is_some_and(|(index, scale)| index >= scale);
         Source::Lws { name: lws.to_string() }
     } else {
         root.and_then(|(_, _, owner)| source(owner?, groups)).unwrap_or(Source::Unknown)
     };
-    let key = ReplicaKey::Labelled { owner, value };
+    let key = ReplicaKey::Labelled { owner, owner_uid, value };
     let resolution = Resolution {
         min: MinCount::Known(groups.min_ready.max(1)),
-        leaving,
-        whole,
+        leaving: false,
         sources: Arc::from([source]),
         workload: None,
         jobs: BTreeSet::new(),
         label: key.to_string(),
     };
-    Some((Arc::new(key), Arc::new(resolution)))
+    Some(Labelled { key: Arc::new(key), resolution: Arc::new(resolution), says })
 }
 
 /// A worker of a `LeaderWorkerSet` group whose `StatefulSet` went with its leader. It is Ready and may stand
@@ -293,12 +307,12 @@ fn source(owner: &Owner, groups: &LabelGroups) -> Option<Source> {
 fn root<'a>(
     objects: &'a Objects,
     controller: &'a ControllerRef,
-) -> (Cow<'a, GroupKind>, &'a str, Option<&'a Owner>) {
+) -> (Cow<'a, GroupKind>, &'a ControllerRef, Option<&'a Owner>) {
     let mut last = controller;
     for reference in chain(objects, controller) {
         last = reference;
     }
-    (owner_kind(&last.group_kind), &last.name, objects.controller(last))
+    (owner_kind(&last.group_kind), last, objects.controller(last))
 }
 
 /// The controller, its controller, and so on.
@@ -380,7 +394,7 @@ impl Namespace {
         let groups: BTreeSet<Arc<ReplicaKey>> = workers
             .filter(|pod| is_stale(pod))
             .filter_map(|pod| match budget.groups() {
-                Some(g) => labelled(&self.interner, &self.objects, g, pod).map(|(key, _)| key),
+                Some(g) => labelled(&self.interner, &self.objects, g, pod).map(|group| group.key),
                 None => pod.replica.clone(),
             })
             .collect();

@@ -102,7 +102,7 @@ impl Namespace {
         }
         match budget.groups() {
             Some(groups) => {
-                labelled(&self.interner, &self.objects, groups, pod).map(|(key, _)| key)
+                labelled(&self.interner, &self.objects, groups, pod).map(|group| group.key)
             }
             None => pod.replica.clone(),
         }

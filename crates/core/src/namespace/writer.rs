@@ -216,7 +216,9 @@ impl Namespace {
                 self.drop_uncommitted(cx, id);
                 self.refund_again(id, &batch);
                 self.settle(cx, id, batch);
-                if !written {
+                if self.budgets.get(id).is_some_and(|b| b.ledger.has_adopted()) {
+                    self.touch_now(cx, id);
+                } else if !written {
                     // By another: what was to be written may still have to be.
                     self.touch(cx, id);
                 }

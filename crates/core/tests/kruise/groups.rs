@@ -124,6 +124,63 @@ fn groups_are_of_one_owner() {
     verify(&lone, (1, 3, 2, 3));
 }
 
+/// A Job that is deleted and made again under its name is another owner: what is left of the old one's pods speaks
+/// for nobody when it goes.
+#[test]
+fn an_owner_is_made_again() {
+    let mut lone = Lone::new();
+    let job = |uid: &str| Owner {
+        replicas: None,
+        uid: uid.to_owned(),
+        ..owner("batch", "Job", "train", 0)
+    };
+    let gang = |name: &str, uid: &str| labelled(owned(name, &job(uid)), SHARD, "0");
+    lone.owner(job("j1"));
+    // By name, the old pods come last.
+    lone.pod(gang("train-x", "j1"));
+    lone.pod(gang("train-y", "j1"));
+    lone.budget(grouped(max(Count(1)), SHARD, 2));
+    verify(&lone, (1, 1, 0, 1));
+    lone.delete_owner(job("j1"));
+    lone.owner(job("j2"));
+    for name in ["train-a", "train-b"] {
+        lone.pod(Pod { ready: false, ..gang(name, "j2") });
+    }
+    for name in ["train-x", "train-y"] {
+        lone.change_pod(name, |pod| pod.terminating = true);
+    }
+    for name in ["train-x", "train-y"] {
+        lone.delete_pod(name);
+    }
+    verify(&lone, (0, 0, 0, 1));
+    for name in ["train-a", "train-b"] {
+        lone.change_pod(name, |pod| pod.ready = true);
+    }
+    verify(&lone, (1, 1, 0, 1));
+    assert_granted(&lone.operate("train-a", Delete), 1);
+}
+
+/// A set that is made smaller: workers of the old size that go last do not say how many its groups need.
+#[test]
+fn the_size_of_a_group_changes() {
+    let mut lone = serving(max(Count(1)));
+    lone.budget(grouped(max(Count(1)), GROUP, 2));
+    for index in 0..2 {
+        lone.delete_pod(&format!("llm-0-{index}"));
+        lone.pod(Pod { uid: format!("uid-again-{index}"), ..member("llm", 0, index, 2) });
+    }
+    // Until they are known to go, they count for as much as they say.
+    lone.delete_pod("llm-1-0");
+    verify(&lone, (0, 2, 2, 3));
+    lone.change_pod("llm-0-2", |pod| pod.terminating = true);
+    verify(&lone, (0, 2, 2, 3));
+    lone.delete_pod("llm-0-2");
+    verify(&lone, (0, 2, 2, 3));
+    assert_denied(&lone.operate("llm-0-1", Delete));
+    lone.pod(Pod { uid: "uid-again".to_owned(), ..member("llm", 1, 0, 3) });
+    verify(&lone, (1, 3, 2, 3));
+}
+
 /// The `targetRef` selects by the label that every pod of the set has, workers too.
 #[test]
 fn a_target_selects_leaders_and_workers() {

@@ -112,8 +112,7 @@ fn a_write_that_is_applied_late_is_taken_for_what_it_is() {
     world.instance(0).end_call(0, Fate::Answered);
     world.instance(0).release_calls();
     world.land_late(0);
-    world.advance(Duration::from_secs(2));
-    assert_eq!(granted(&world, "one"), []);
+    assert_eq!(granted(&world, "one"), [], "at once: it is held against others until then");
 }
 
 #[test]
