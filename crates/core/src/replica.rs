@@ -37,8 +37,6 @@ pub(crate) enum ReplicaKey {
     /// Pods of one owner with the same value of the label that a `PodUnavailableBudget` groups by.
     Labelled {
         owner: String,
-        /// One that was deleted and made again is another, and what is left of the old one's pods is none of its.
-        owner_uid: String,
         value: Arc<str>,
     },
 }
@@ -64,8 +62,8 @@ impl fmt::Display for ReplicaKey {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Lws { group_key } => write!(f, "LeaderWorkerSet group {group_key}"),
-            Self::Labelled { owner, value, .. } if owner.is_empty() => write!(f, "group {value}"),
-            Self::Labelled { owner, value, .. } => write!(f, "group {value} of {owner}"),
+            Self::Labelled { owner, value } if owner.is_empty() => write!(f, "group {value}"),
+            Self::Labelled { owner, value } => write!(f, "group {value} of {owner}"),
             Self::PodGroup { name } | Self::AnnotatedGroup { name } => write!(f, "PodGroup {name}"),
             Self::WorkloadEntry { workload, entry, replica_key: None } => {
                 write!(f, "Workload {workload} pod group {entry}")

@@ -117,6 +117,30 @@ fn nor_do_they_when_somebody_is_quicker() {
     assert_eq!(world.status("app99").grants.len(), 1);
 }
 
+/// The eviction is asked for again, and that comes to nothing: the first may still be under way.
+#[test]
+fn nor_are_they_lost_with_a_renewal_that_is() {
+    let mut world = world_of(1);
+    world.sync();
+    let first = world.eviction("app0");
+    let first = world.submit(first);
+    assert!(world.reply(&first).expect("answered").is_allow());
+    world.hold_calls();
+    world.delete_budget("app0");
+    world.apply_budget(budget("app0").select("app", "app0").min_available(0));
+    let second = world.eviction("app0");
+    let second = world.submit(second);
+    assert_eq!(writes(&world), 1);
+    world.advance(Duration::from_secs(10));
+    assert!(!world.reply(&second).expect("its deadline is over").is_allow());
+    // The write that carries the renewal conflicts.
+    world.edit_status("app0", |status| status.current_healthy = 7);
+    world.release_calls();
+    world.advance(Duration::from_millis(1));
+    let grants: Vec<_> = world.status("app0").grants.iter().map(|g| g.eviction.clone()).collect();
+    assert_eq!(grants, [first]);
+}
+
 #[test]
 fn what_changes_while_a_status_is_written_is_shown_too() {
     let mut world = world_of(1);

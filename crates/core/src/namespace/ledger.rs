@@ -210,14 +210,17 @@ impl Ledger {
                 }
                 return is_here;
             }
-            if let Some(mut replaced) = replaced
-                && let Some(grant) = replaced.claim(&mut recorded)
-            {
-                replaced.state = State::Committed;
-                if replaced.stands_at(&grant) {
+            if let Some(mut replaced) = replaced {
+                if let Some(grant) = replaced.claim(&mut recorded) {
+                    replaced.state = State::Committed;
+                    if replaced.stands_at(&grant) {
+                        live.replaced = Some(replaced);
+                    } else {
+                        agreed.elsewhere.push(LiveGrant { grant, ..*replaced });
+                    }
+                } else if replaced.state == State::Adopted {
+                    // The predecessor had it, and it is still to be written.
                     live.replaced = Some(replaced);
-                } else {
-                    agreed.elsewhere.push(LiveGrant { grant, ..*replaced });
                 }
             }
             let stays = live.state != State::Committed;

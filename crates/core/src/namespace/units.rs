@@ -202,8 +202,10 @@ pub(super) fn contribute(
         Some(group) => group.as_ref().map(|group| (&group.key, &group.resolution)).unzip(),
         None => (pod.replica.as_ref(), replica.map(|replica| &replica.resolution)),
     };
-    let says = group.as_ref().and_then(|group| Some(group.as_ref()?.says)).unwrap_or_default();
     let doomed = is_doomed(interner, objects, rule, pod);
+    let says = group.as_ref().and_then(|group| Some(group.as_ref()?.says)).unwrap_or_default();
+    // Who is no part of the group does not say what it needs.
+    let says = Says { whole: if doomed { 0 } else { says.whole }, ..says };
     let counted = |state: PodState| state.counted(rule.health(), doomed);
     let part = pod.part(rule, unit, says, counted(pod.state()));
     let basic = &rule.spec.basic_min_count;
@@ -235,16 +237,13 @@ pub(super) fn labelled(
     let value = pod.labels.value(interner, &groups.label)?.clone();
     let lws = pod.labels.value(interner, LWS_NAME);
     let root = pod.pod.controller.as_deref().map(|controller| root(objects, controller));
-    let (owner, owner_uid) = match (lws, &root) {
-        (Some(lws), _) => (format!("{LWS} {lws}"), ""),
+    let owner = match (lws, &root) {
+        (Some(lws), _) => format!("{LWS} {lws}"),
         // Kruise has a StatefulSet too.
-        (None, Some((kind, last, _))) if kind.group.contains('.') => {
-            (format!("{kind} {}", last.name), &*last.uid)
-        }
-        (None, Some((kind, last, _))) => (format!("{} {}", kind.kind, last.name), &*last.uid),
-        (None, None) => (String::new(), ""),
+        (None, Some((kind, name))) if kind.group.contains('.') => format!("{kind} {name}"),
+        (None, Some((kind, name))) => format!("{} {name}", kind.kind),
+        (None, None) => String::new(),
     };
-    let owner_uid = owner_uid.to_owned();
     let mut says = Says::default();
     let source = if let Some(lws) = lws {
         let index = pod.labels.value(interner, LWS_GROUP_INDEX);
@@ -259,9 +258,11 @@ pub(super) fn labelled(
         says.leaving = index.zip(scale).is_some_and(|(index, scale)| index >= scale);
         Source::Lws { name: lws.to_string() }
     } else {
-        root.and_then(|(_, _, owner)| source(owner?, groups)).unwrap_or(Source::Unknown)
+        // By name, as the group is: which of its pods is asked must not matter.
+        let owner = root.and_then(|(kind, name)| objects.owner(&kind.group, &kind.kind, name));
+        owner.and_then(|owner| source(owner, groups)).unwrap_or(Source::Unknown)
     };
-    let key = ReplicaKey::Labelled { owner, owner_uid, value };
+    let key = ReplicaKey::Labelled { owner, value };
     let resolution = Resolution {
         min: MinCount::Known(groups.min_ready.max(1)),
         leaving: false,
@@ -276,13 +277,24 @@ pub(super) fn labelled(
 /// A worker of a `LeaderWorkerSet` group whose `StatefulSet` went with its leader. It is Ready and may stand
 /// beside the next leader for a while, and will be collected without anybody's leave: no part of a
 /// whole group. One whose `StatefulSet` was not seen yet looks the same for a moment, which is safe.
+/// So it is with a pod of a group by label whose owner was deleted and made again under its name.
 fn is_doomed(interner: &Interner, objects: &Objects, rule: Rule<'_>, pod: &PodEntry) -> bool {
+    let controller = pod.pod.controller.as_deref();
+    let is_another_now = |link: &ControllerRef| {
+        let kind = owner_kind(&link.group_kind);
+        let owner = objects.owner(&kind.group, &kind.kind, &link.name);
+        owner.is_some_and(|owner| owner.uid != link.uid)
+    };
+    if rule.groups().is_some() && controller.is_some_and(|c| chain(objects, c).any(is_another_now))
+    {
+        return true;
+    }
     if rule.scope == Scope::Pod && rule.groups().is_none()
         || pod.labels.value(interner, LWS_NAME).is_none()
     {
         return false;
     }
-    let set = pod.pod.controller.as_deref().filter(|c| c.group_kind.is("apps", "StatefulSet"));
+    let set = controller.filter(|c| c.group_kind.is("apps", "StatefulSet"));
     set.is_some_and(|set| objects.controller(set).is_none_or(|set| set.terminating))
 }
 
@@ -303,16 +315,13 @@ fn source(owner: &Owner, groups: &LabelGroups) -> Option<Source> {
     }
 }
 
-/// The last link of the controller chain that is known, and its object if it is in the cache.
-fn root<'a>(
-    objects: &'a Objects,
-    controller: &'a ControllerRef,
-) -> (Cow<'a, GroupKind>, &'a ControllerRef, Option<&'a Owner>) {
+/// The last link of the controller chain that is known.
+fn root<'a>(objects: &'a Objects, controller: &'a ControllerRef) -> (Cow<'a, GroupKind>, &'a str) {
     let mut last = controller;
     for reference in chain(objects, controller) {
         last = reference;
     }
-    (owner_kind(&last.group_kind), last, objects.controller(last))
+    (owner_kind(&last.group_kind), &last.name)
 }
 
 /// The controller, its controller, and so on.

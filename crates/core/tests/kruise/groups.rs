@@ -124,8 +124,8 @@ fn groups_are_of_one_owner() {
     verify(&lone, (1, 3, 2, 3));
 }
 
-/// A Job that is deleted and made again under its name is another owner: what is left of the old one's pods speaks
-/// for nobody when it goes.
+/// A Job that is deleted and made again under its name: what is left of the old one's pods neither counts nor speaks
+/// for the group, nor is it one of its own.
 #[test]
 fn an_owner_is_made_again() {
     let mut lone = Lone::new();
@@ -143,6 +143,7 @@ fn an_owner_is_made_again() {
     verify(&lone, (1, 1, 0, 1));
     lone.delete_owner(job("j1"));
     lone.owner(job("j2"));
+    verify(&lone, (0, 0, 0, 1));
     for name in ["train-a", "train-b"] {
         lone.pod(Pod { ready: false, ..gang(name, "j2") });
     }
@@ -158,6 +159,25 @@ fn an_owner_is_made_again() {
     }
     verify(&lone, (1, 1, 0, 1));
     assert_granted(&lone.operate("train-a", Delete), 1);
+}
+
+/// As long as the old pods are there, they are no reason to let the new ones go.
+#[test]
+fn an_owner_is_made_again_and_its_old_pods_stay_for_a_while() {
+    let mut lone = sharded(min(Count(2)), 4, 2, 1);
+    verify(&lone, (0, 2, 2, 2));
+    let again = Owner { uid: "again".to_owned(), ..sharding(4, 2) };
+    lone.owner(again.clone());
+    verify(&lone, (0, 0, 2, 2));
+    for (name, shard) in [("web-0", "0"), ("web-2", "1"), ("web-3", "1")] {
+        let new = Pod { uid: format!("uid-again-{name}"), ..owned(name, &again) };
+        lone.delete_pod(name);
+        lone.pod(labelled(new, SHARD, shard));
+    }
+    verify(&lone, (0, 2, 2, 2));
+    assert_granted(&lone.operate("web-3", Evict), 0);
+    assert_denied(&lone.operate("web-2", Evict));
+    assert_denied(&lone.operate("web-0", Evict));
 }
 
 /// A set that is made smaller: workers of the old size that go last do not say how many its groups need.
