@@ -366,12 +366,8 @@ impl Engine {
             leisure: &mut self.leisure,
             counters: &mut self.counters,
         };
-        let namespace = match self.namespaces.get_mut(name) {
-            Some(namespace) => namespace,
-            None => {
-                self.namespaces.entry(name.clone()).or_insert_with(|| Namespace::new(name.clone()))
-            }
-        };
+        let namespace =
+            self.namespaces.entry(name.clone()).or_insert_with(|| Namespace::new(name.clone()));
         f(namespace, &mut context);
         if namespace.is_empty() {
             self.namespaces.remove(name);

@@ -202,8 +202,11 @@ pub(crate) struct Objects {
 
 impl Objects {
     pub(crate) fn owner(&self, group: &str, kind: &str, name: &str) -> Option<&Owner> {
-        let (_, of_kind) = self.owners.iter().find(|(known, _)| known.is(group, kind))?;
-        of_kind.get(name)
+        self.of_kind(group, kind)?.get(name)
+    }
+
+    pub(crate) fn of_kind(&self, group: &str, kind: &str) -> Option<&BTreeMap<String, Owner>> {
+        self.owners.iter().find(|(known, _)| known.is(group, kind)).map(|(_, of_kind)| of_kind)
     }
 
     pub(crate) fn workload_entry(
@@ -218,9 +221,12 @@ impl Objects {
 
     /// The owner that a controller reference means, if the cache holds that very object.
     pub(crate) fn controller(&self, reference: &ControllerRef) -> Option<&Owner> {
-        let kind = owner_kind(&reference.group_kind);
-        let owner = self.owners.get(&*kind)?.get(&reference.name);
-        owner.filter(|owner| owner.uid == reference.uid)
+        self.named(reference).filter(|owner| owner.uid == reference.uid)
+    }
+
+    /// The owner that has the name now, that very object or another.
+    pub(crate) fn named(&self, reference: &ControllerRef) -> Option<&Owner> {
+        self.owners.get(&*owner_kind(&reference.group_kind))?.get(&reference.name)
     }
 }
 

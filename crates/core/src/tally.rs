@@ -154,19 +154,12 @@ impl Tally {
     }
 
     /// Take a pod out, as it was put in.
-    pub(crate) fn remove(
-        &mut self,
-        part: &Part<'_>,
-        resolution: Option<&Arc<Resolution>>,
-        basic: &BasicMinCount,
-    ) {
+    pub(crate) fn remove(&mut self, part: &Part<'_>, basic: &BasicMinCount) {
         self.count(part, -1);
-        match (part.replica, resolution) {
+        match part.replica {
             _ if part.scope == Scope::Pod => {}
-            (Some(key), Some(_)) => {
-                self.change(key, None, basic, |r| r.count(part, part.counted, -1));
-            }
-            _ => {
+            Some(key) => self.change(key, None, basic, |r| r.count(part, part.counted, -1)),
+            None => {
                 self.unreferenced.remove(part.name);
             }
         }
@@ -217,10 +210,7 @@ impl Tally {
         f: impl FnOnce(&mut ReplicaTally),
     ) {
         let hashed = Hashed::of(key);
-        let replica = match self.replicas.get_mut(&hashed) {
-            Some(replica) => replica,
-            None => self.replicas.entry(hashed.clone()).or_default(),
-        };
+        let replica = self.replicas.entry(hashed.clone()).or_default();
         f(replica);
         let was = replica.resolution.clone();
         if let Some(resolution) = resolution {

@@ -26,6 +26,24 @@ fn world_of(budgets: usize) -> World {
     world
 }
 
+/// The start is long over, and the last of the budgets has a grant: the request that wrote it.
+fn granted(budgets: usize) -> (World, String, String) {
+    let mut world = world_of(budgets);
+    world.sync();
+    world.advance(Duration::from_secs(4));
+    let app = format!("app{}", budgets - 1);
+    let eviction = world.eviction(&*app);
+    let id = world.submit(eviction);
+    assert!(world.reply(&id).expect("answered").is_allow());
+    assert_eq!(world.status(&*app).grants.len(), 1);
+    (world, app, id)
+}
+
+fn make_anew(world: &mut World, app: &str) {
+    world.delete_budget(app);
+    world.apply_budget(budget(app).select("app", app).min_available(0));
+}
+
 fn writes(world: &World) -> usize {
     world.calls_under_way().filter(|call| matches!(call, Command::WriteStatus { .. })).count()
 }
@@ -79,65 +97,46 @@ fn a_lone_change_after_a_storm_is_shown_at_once() {
 
 #[test]
 fn grants_of_a_budget_that_comes_back_wait_for_nobodys_turn() {
-    let mut world = world_of(100);
-    world.sync();
-    world.advance(Duration::from_secs(4));
-    let eviction = world.eviction("app99");
-    world.submit(eviction);
-    world.advance(Duration::from_millis(1));
-    assert_eq!(world.status("app99").grants.len(), 1);
+    let (mut world, app, _) = granted(100);
     // All of them are made anew at the same time.
     for index in 0..100 {
-        let app = format!("app{index}");
-        world.delete_budget(&*app);
-        world.apply_budget(budget(&app).select("app", &app).min_available(0));
+        make_anew(&mut world, &format!("app{index}"));
     }
     world.advance(Duration::from_millis(5));
-    assert_eq!(world.status("app99").grants.len(), 1);
+    assert_eq!(world.status(&*app).grants.len(), 1);
 }
 
 #[test]
 fn nor_do_they_when_somebody_is_quicker() {
-    let mut world = world_of(100);
-    world.sync();
-    world.advance(Duration::from_secs(4));
-    let eviction = world.eviction("app99");
-    world.submit(eviction);
-    world.advance(Duration::from_millis(1));
+    let (mut world, app, _) = granted(100);
     world.hold_calls();
-    world.delete_budget("app99");
-    world.apply_budget(budget("app99").select("app", "app99").min_available(0));
+    make_anew(&mut world, &app);
     world.advance(Duration::from_millis(1));
     assert_eq!(writes(&world), 1);
     // The write that carries them conflicts.
-    world.edit_status("app99", |status| status.current_healthy = 7);
+    world.edit_status(&*app, |status| status.current_healthy = 7);
     world.release_calls();
-    assert_eq!(world.status("app99").grants.len(), 0);
+    assert_eq!(world.status(&*app).grants.len(), 0);
     world.advance(Duration::from_millis(1));
-    assert_eq!(world.status("app99").grants.len(), 1);
+    assert_eq!(world.status(&*app).grants.len(), 1);
 }
 
 /// The eviction is asked for again, and that comes to nothing: the first may still be under way.
 #[test]
 fn nor_are_they_lost_with_a_renewal_that_is() {
-    let mut world = world_of(1);
-    world.sync();
-    let first = world.eviction("app0");
-    let first = world.submit(first);
-    assert!(world.reply(&first).expect("answered").is_allow());
+    let (mut world, app, first) = granted(1);
     world.hold_calls();
-    world.delete_budget("app0");
-    world.apply_budget(budget("app0").select("app", "app0").min_available(0));
-    let second = world.eviction("app0");
+    make_anew(&mut world, &app);
+    let second = world.eviction(&*app);
     let second = world.submit(second);
     assert_eq!(writes(&world), 1);
     world.advance(Duration::from_secs(10));
     assert!(!world.reply(&second).expect("its deadline is over").is_allow());
     // The write that carries the renewal conflicts.
-    world.edit_status("app0", |status| status.current_healthy = 7);
+    world.edit_status(&*app, |status| status.current_healthy = 7);
     world.release_calls();
     world.advance(Duration::from_millis(1));
-    let grants: Vec<_> = world.status("app0").grants.iter().map(|g| g.eviction.clone()).collect();
+    let grants: Vec<_> = world.status(&*app).grants.iter().map(|g| g.eviction.clone()).collect();
     assert_eq!(grants, [first]);
 }
 

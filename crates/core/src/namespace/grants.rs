@@ -250,7 +250,7 @@ impl Namespace {
         let Some(entry) = self.pods.get(pod) else { return };
         let granted = self.count_grants(pod, &entry.pod.uid.to_string());
         if granted != entry.granted && !planted!(StaleCounters) {
-            for budget in self.change_state(pod, |entry| entry.granted = granted) {
+            for budget in self.set_granted(pod, granted) {
                 self.touch(cx, &budget);
             }
         }

@@ -168,16 +168,11 @@ impl Namespace {
         self.touch(cx, id);
     }
 
-    /// Change something about a pod that bears on the counters, but not where it belongs. Returns the budgets
-    /// that count it.
-    pub(super) fn change_state(
-        &mut self,
-        name: &str,
-        change: impl FnOnce(&mut PodEntry),
-    ) -> Covering {
+    /// Returns the budgets that count the pod.
+    pub(super) fn set_granted(&mut self, name: &str, granted: u32) -> Covering {
         let Some(entry) = self.pods.get_mut(name) else { return Covering::default() };
         let was = entry.state();
-        change(entry);
+        entry.granted = granted;
         recount((&self.interner, &self.objects), &mut self.budgets, entry, was);
         entry.budgets.clone()
     }

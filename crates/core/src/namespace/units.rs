@@ -1,8 +1,7 @@
 //! What a budget counts: which pods it is about, when one of them is healthy, and which unit it
 //! belongs to. `PodUnavailableBudgets` have their own idea of each (semantics 9).
 
-use std::borrow::Cow;
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use super::budgets::BudgetEntry;
@@ -189,7 +188,7 @@ pub(super) enum Step {
     Change(PodState),
 }
 
-/// `replica` is the pod's own, for whoever puts in or takes out.
+/// `replica` is the pod's own, for whoever puts in.
 pub(super) fn contribute(
     (interner, objects): (&Interner, &Objects),
     (pod, replica): (&PodEntry, Option<&ReplicaEntry>),
@@ -197,13 +196,14 @@ pub(super) fn contribute(
     step: Step,
 ) {
     // The replica that it names, or the group that this budget puts it in.
-    let group = rule.groups().map(|groups| labelled(interner, objects, groups, pod));
+    let group = rule.groups().and_then(|groups| labelled(interner, objects, groups, pod));
     let (unit, resolution) = match &group {
-        Some(group) => group.as_ref().map(|group| (&group.key, &group.resolution)).unzip(),
+        Some(group) => (Some(&group.key), Some(&group.resolution)),
+        None if rule.groups().is_some() => (None, None),
         None => (pod.replica.as_ref(), replica.map(|replica| &replica.resolution)),
     };
     let doomed = is_doomed(interner, objects, rule, pod);
-    let says = group.as_ref().and_then(|group| Some(group.as_ref()?.says)).unwrap_or_default();
+    let says = group.as_ref().map(|group| group.says).unwrap_or_default();
     // Who is no part of the group does not say what it needs.
     let says = Says { whole: if doomed { 0 } else { says.whole }, ..says };
     let counted = |state: PodState| state.counted(rule.health(), doomed);
@@ -211,7 +211,7 @@ pub(super) fn contribute(
     let basic = &rule.spec.basic_min_count;
     match step {
         Step::PutIn => tally.add(&part, resolution, basic),
-        Step::TakeOut => tally.remove(&part, resolution, basic),
+        Step::TakeOut => tally.remove(&part, basic),
         Step::Change(was) => tally.recount(counted(was), &part, basic),
     }
 }
@@ -237,11 +237,15 @@ pub(super) fn labelled(
     let value = pod.labels.value(interner, &groups.label)?.clone();
     let lws = pod.labels.value(interner, LWS_NAME);
     let root = pod.pod.controller.as_deref().map(|controller| root(objects, controller));
-    let owner = match (lws, &root) {
+    let owner = match (lws, root) {
         (Some(lws), _) => format!("{LWS} {lws}"),
         // Kruise has a StatefulSet too.
-        (None, Some((kind, name))) if kind.group.contains('.') => format!("{kind} {name}"),
-        (None, Some((kind, name))) => format!("{} {name}", kind.kind),
+        (None, Some(root)) => {
+            let kind = owner_kind(&root.group_kind);
+            let has_domain = kind.group.contains('.');
+            let kind = if has_domain { kind.to_string() } else { kind.kind.clone() };
+            format!("{kind} {}", root.name)
+        }
         (None, None) => String::new(),
     };
     let mut says = Says::default();
@@ -259,7 +263,7 @@ pub(super) fn labelled(
         Source::Lws { name: lws.to_string() }
     } else {
         // By name, as the group is: which of its pods is asked must not matter.
-        let owner = root.and_then(|(kind, name)| objects.owner(&kind.group, &kind.kind, name));
+        let owner = root.and_then(|root| objects.named(root));
         owner.and_then(|owner| source(owner, groups)).unwrap_or(Source::Unknown)
     };
     let key = ReplicaKey::Labelled { owner, value };
@@ -280,11 +284,8 @@ pub(super) fn labelled(
 /// So it is with a pod of a group by label whose owner was deleted and made again under its name.
 fn is_doomed(interner: &Interner, objects: &Objects, rule: Rule<'_>, pod: &PodEntry) -> bool {
     let controller = pod.pod.controller.as_deref();
-    let is_another_now = |link: &ControllerRef| {
-        let kind = owner_kind(&link.group_kind);
-        let owner = objects.owner(&kind.group, &kind.kind, &link.name);
-        owner.is_some_and(|owner| owner.uid != link.uid)
-    };
+    let is_another_now =
+        |link: &ControllerRef| objects.named(link).is_some_and(|owner| owner.uid != link.uid);
     if rule.groups().is_some() && controller.is_some_and(|c| chain(objects, c).any(is_another_now))
     {
         return true;
@@ -316,12 +317,8 @@ fn source(owner: &Owner, groups: &LabelGroups) -> Option<Source> {
 }
 
 /// The last link of the controller chain that is known.
-fn root<'a>(objects: &'a Objects, controller: &'a ControllerRef) -> (Cow<'a, GroupKind>, &'a str) {
-    let mut last = controller;
-    for reference in chain(objects, controller) {
-        last = reference;
-    }
-    (owner_kind(&last.group_kind), &last.name)
+fn root<'a>(objects: &'a Objects, controller: &'a ControllerRef) -> &'a ControllerRef {
+    chain(objects, controller).last().unwrap_or(controller)
 }
 
 /// The controller, its controller, and so on.
@@ -388,8 +385,8 @@ impl Namespace {
             let pod = self.pods.get(c.name.as_str());
             pod.is_some_and(|pod| pod.pod.uid == *c.uid && !pod.pod.terminating)
         };
-        let of_kind = self.objects.owners.iter().find(|(kind, _)| kind.is("apps", "StatefulSet"));
-        let sets = of_kind.into_iter().flat_map(|(_, sets)| sets.values());
+        let sets =
+            self.objects.of_kind("apps", "StatefulSet").into_iter().flat_map(BTreeMap::values);
         let stale = sets.filter(|o| o.controller.as_ref().is_some_and(|c| is_leader(c) && !led(c)));
         let stale: BTreeSet<&str> = stale.map(|o| o.uid.as_str()).collect();
         if stale.is_empty() {
