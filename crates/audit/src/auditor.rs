@@ -1,0 +1,364 @@
+//! Follows a history and says where a rule of docs/semantics.md was broken.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
+use std::sync::Arc;
+
+use crate::expected::sources;
+use crate::memory::Memory;
+use crate::objects::{
+    Budget, BudgetKey, BudgetKeys, Grant, Millis, Name, Object, Operation, Owner, Pod,
+};
+use crate::replica;
+use crate::state::State;
+
+/// How long the grants of a deleted budget count, on the slowest clock (semantics 5).
+pub const ORPHANS_KEPT_MS: Millis = 200_000;
+
+/// A rule that was broken.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Finding {
+    pub rule: Rule,
+    pub budget: BudgetKey,
+    pub message: String,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Rule {
+    /// No grant takes a budget below its desired healthy count.
+    S1,
+    /// An allowed eviction is recorded in every covering budget.
+    S3,
+    /// A budget that cannot be computed allows nothing.
+    S7,
+    /// A denial names a budget that blocks.
+    S9,
+    /// The status shows the counts.
+    L1,
+    /// What stays on a drained node is held by a budget.
+    L3,
+    /// A budget that blocks for good says so.
+    L4,
+}
+
+impl fmt::Display for Finding {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:?}: {}: {}", self.rule, self.budget, self.message)
+    }
+}
+
+/// An allowed operation that may still be executed.
+#[derive(Clone, Debug)]
+pub struct Allow {
+    pub id: String,
+    pub pod: Name,
+    /// The pod that was decided about; empty for none.
+    pub uid: String,
+    /// The eviction takes the pod that has the name by then. Otherwise it is pinned to the uid.
+    pub by_name: bool,
+    pub operation: Operation,
+    /// Deletes and changes hit the pod only at this version.
+    pub version: u64,
+    /// The answer rests on grants, not on "no budget covers this pod".
+    pub recorded: bool,
+    /// The budgets that had a grant for this pod when it was allowed. [`Auditor::allow`] fills it in.
+    pub budgets: BudgetKeys,
+}
+
+impl Allow {
+    /// Whether the operation, executed now, hits this pod.
+    pub fn hits(&self, pod: &Pod) -> bool {
+        let exact = self.operation == Operation::Evict || self.version == pod.version;
+        self.pod == pod.key && (self.by_name || self.uid == pod.uid) && exact
+    }
+}
+
+/// A pod that an allowed operation took.
+#[derive(Clone, Debug)]
+pub struct Loss {
+    pub pod: Name,
+    pub budgets: BudgetKeys,
+    /// The pod was changed in place and is whole again when this generation is in effect.
+    pub generation: Option<i64>,
+}
+
+impl Loss {
+    /// Whether a pod that looks like this counts as lost.
+    pub fn is_lost(&self, pod: &Pod) -> bool {
+        let in_effect = |g: i64| pod.generation >= g && pod.applied && pod.ready;
+        !self.generation.is_some_and(in_effect)
+    }
+}
+
+/// A loss that some process may not know of yet.
+#[derive(Clone, Debug)]
+pub(crate) struct Recent {
+    pub version: u64,
+    /// As it was before.
+    pub pod: Arc<Pod>,
+}
+
+/// How a budget stood at the last look.
+#[derive(Clone, Debug)]
+pub(crate) struct Standing {
+    pub spec: Arc<Budget>,
+    pub kept: bool,
+    pub healthy: i64,
+    /// Losses without a record in this budget that were not counted against it.
+    pub unknown: BTreeSet<String>,
+}
+
+#[derive(Clone, Debug, Default)]
+pub struct Auditor {
+    pub(crate) state: State,
+    pub(crate) memory: Memory,
+    now: Millis,
+    pub(crate) in_flight: Vec<Allow>,
+    pub(crate) losses: BTreeMap<String, Loss>,
+    pub(crate) recent: Vec<Recent>,
+    /// Every grant that ever was, by the pod's uid.
+    recorded: BTreeMap<String, BudgetKeys>,
+    pub(crate) orphans: BTreeMap<BudgetKey, (Millis, Vec<Grant>)>,
+    pub(crate) standings: BTreeMap<BudgetKey, Standing>,
+    pub(crate) unrecorded: Vec<Finding>,
+}
+
+impl Auditor {
+    pub fn state(&self) -> &State {
+        &self.state
+    }
+
+    pub fn memory(&self) -> &Memory {
+        &self.memory
+    }
+
+    pub fn in_flight(&self) -> &[Allow] {
+        &self.in_flight
+    }
+
+    /// The loss of the pod with this uid, if an allowed operation took it.
+    pub fn loss(&self, uid: &str) -> Option<&Loss> {
+        self.losses.get(uid)
+    }
+
+    pub fn losses(&self) -> impl Iterator<Item = (&String, &Loss)> {
+        self.losses.iter()
+    }
+
+    pub fn pass_time(&mut self, now: Millis) {
+        self.now = now;
+        self.memory.expire(now);
+        let over = |since: Millis| since + ORPHANS_KEPT_MS <= now;
+        let ended: Vec<BudgetKey> = self
+            .orphans
+            .iter()
+            .filter(|(_, (since, _))| over(*since))
+            .map(|(key, _)| key.clone())
+            .collect();
+        for key in ended {
+            self.orphans.remove(&key);
+            if !self.state.budgets.contains_key(&key) {
+                self.memory.forget(&key);
+            }
+        }
+    }
+
+    /// An object was created or changed.
+    pub fn stored(&mut self, object: Object) {
+        match &object {
+            Object::Pod(pod) => self.pod_stored(pod),
+            Object::Budget(budget) => self.budget_stored(budget),
+            Object::Owner(owner) => self.owner_stored(owner),
+            Object::PodGroup(_) | Object::Workload(_) => {}
+        }
+        let is_pod = matches!(object, Object::Pod(_));
+        self.state.store(object);
+        if is_pod {
+            self.drop_refilled();
+        }
+    }
+
+    pub fn deleted(&mut self, object: &Object) {
+        match object {
+            Object::Pod(pod) => {
+                let before = self.state.pods.get(&pod.key).cloned();
+                if let Some(before) = before.filter(|before| !before.terminating) {
+                    self.recent.push(Recent { version: pod.version, pod: before });
+                }
+            }
+            Object::Budget(budget) => {
+                let grants = budget.status.grants.clone();
+                self.orphans.insert(budget.key.clone(), (self.now, grants));
+            }
+            _ => {}
+        }
+        self.state.delete(object);
+    }
+
+    fn pod_stored(&mut self, pod: &Pod) {
+        let before = self.state.pods.get(&pod.key).filter(|before| before.uid == pod.uid).cloned();
+        let Some(before) = before else { return self.pod_created(pod) };
+        if pod.terminating && !before.terminating {
+            if pod.evicted && !self.losses.contains_key(&pod.uid) {
+                let budgets = self.recorded.get(&pod.uid).cloned().unwrap_or_default();
+                self.note_unrecorded(&before, &budgets);
+                self.lose(&before, budgets, None);
+            }
+            self.recent.push(Recent { version: pod.version, pod: before });
+        }
+    }
+
+    fn note_unrecorded(&mut self, pod: &Pod, budgets: &BudgetKeys) {
+        let missing =
+            self.covering(pod).filter(|b| !pod.is_finished() && !budgets.contains(&b.key));
+        let finding = |budget: &Budget| Finding {
+            rule: Rule::S3,
+            budget: budget.key.clone(),
+            message: format!("{} ({}) was evicted without a record", pod.key, pod.uid),
+        };
+        let findings: Vec<Finding> = missing.map(finding).collect();
+        self.unrecorded.extend(findings);
+    }
+
+    /// The sources of a selected pod that is back need no grant to be remembered.
+    fn pod_created(&mut self, pod: &Pod) {
+        let Some(replica) = replica::named(pod) else { return };
+        let sources = sources(&self.state, &replica, &[pod]);
+        let covering: Vec<BudgetKey> = self.covering(pod).map(|b| b.key.clone()).collect();
+        for budget in covering {
+            for source in &sources {
+                self.memory.drop_source(&budget, source);
+            }
+        }
+    }
+
+    fn budget_stored(&mut self, budget: &Budget) {
+        for grant in budget.status.grants.iter().filter(|grant| !grant.uid.is_empty()) {
+            let budgets = self.recorded.entry(grant.uid.clone()).or_default();
+            if !budgets.insert(budget.key.clone()) {
+                continue;
+            }
+            let name = Name::new(&budget.key.key.namespace, &grant.pod);
+            let pod = self.state.pods.get(&name).filter(|pod| pod.uid == grant.uid).cloned();
+            if let Some(pod) = pod {
+                self.keep_size(budget, &pod);
+            }
+        }
+    }
+
+    /// A grant for a pod of a group that is disrupted as a whole records the group's size.
+    fn keep_size(&mut self, budget: &Budget, pod: &Pod) {
+        let Some(replica) = replica::named(pod) else { return };
+        let namespace = &pod.key.namespace;
+        if !replica::group(&self.state, namespace, &replica).is_some_and(|group| group.whole) {
+            return;
+        }
+        let members = replica::of_replica(&self.state, namespace, &replica);
+        let live = members.filter(|pod| !pod.is_finished() && !pod.terminating).count();
+        let size = i64::try_from(live).unwrap_or(i64::MAX);
+        self.memory.keep_size(self.now, (budget.key.clone(), replica), size);
+    }
+
+    /// Sizes end when the group has as many pods again, not counting those that grants took or may.
+    fn drop_refilled(&mut self) {
+        let refilled = |budget: &BudgetKey, replica: &replica::Replica, size: i64| {
+            let namespace = &budget.key.namespace;
+            let stays = |pod: &&Pod| {
+                !pod.is_finished()
+                    && !self.losses.contains_key(&pod.uid)
+                    && !self.is_granted(pod, &|_| true)
+            };
+            let pods = replica::of_replica(&self.state, namespace, replica).filter(stays).count();
+            i64::try_from(pods).unwrap_or(i64::MAX) >= size
+        };
+        let over: Vec<_> = self
+            .memory
+            .sizes()
+            .filter(|(budget, replica, size)| refilled(budget, replica, *size))
+            .map(|(budget, replica, _)| (budget.clone(), replica.clone()))
+            .collect();
+        for key in over {
+            self.memory.drop_size(&key);
+        }
+    }
+
+    fn owner_stored(&mut self, owner: &Owner) {
+        let key = (owner.kind.clone(), owner.key.clone());
+        let before = self.state.owners.get(&key);
+        let same =
+            |old: &Arc<Owner>| (old.replicas, old.group_size) == (owner.replicas, owner.group_size);
+        if before.is_none_or(same) {
+            return;
+        }
+        let owned = |pod: &Pod| pod.controller.as_ref().is_some_and(|c| c.uid == owner.uid);
+        let pods = self.state.pods.values().filter(|pod| owned(pod));
+        let resized: BTreeSet<_> = pods.filter_map(|pod| replica::named(pod)).collect();
+        let over: Vec<_> = self
+            .memory
+            .sizes()
+            .filter(|(_, replica, _)| resized.contains(replica))
+            .map(|(budget, replica, _)| (budget.clone(), replica.clone()))
+            .collect();
+        for key in over {
+            self.memory.drop_size(&key);
+        }
+    }
+
+    /// An operation was allowed and may be executed from now on.
+    pub fn allow(&mut self, mut allow: Allow) {
+        if allow.recorded {
+            let has = |budget: &&Arc<Budget>| {
+                let of = |g: &Grant| g.pod == allow.pod.name && g.uid == allow.uid;
+                budget.status.grants.iter().any(of)
+            };
+            allow.budgets =
+                self.state.budgets.values().filter(has).map(|b| b.key.clone()).collect();
+        }
+        self.in_flight.push(allow);
+    }
+
+    /// The operation can no longer be executed.
+    pub fn end(&mut self, id: &str) -> Option<Allow> {
+        let n = self.in_flight.iter().position(|allow| allow.id == id)?;
+        Some(self.in_flight.remove(n))
+    }
+
+    /// The operation was executed on this pod. To be called before the pod's object changes.
+    pub fn take(&mut self, allow: &Allow, pod: &Name) {
+        let Some(pod) = self.state.pods.get(pod).cloned() else { return };
+        let changes = allow.operation == Operation::Change;
+        let generation = changes.then_some(pod.generation + 1);
+        self.lose(&pod, allow.budgets.clone(), generation);
+    }
+
+    fn lose(&mut self, pod: &Pod, budgets: BudgetKeys, generation: Option<i64>) {
+        if let Some(replica) = replica::named(pod).filter(|_| generation.is_none()) {
+            let sources = sources(&self.state, &replica, &[pod]);
+            for budget in &budgets {
+                for source in &sources {
+                    self.memory.keep_source(budget, source.clone());
+                }
+            }
+        }
+        let loss = Loss { pod: pod.key.clone(), budgets, generation };
+        self.losses.insert(pod.uid.clone(), loss);
+    }
+
+    pub fn covering<'a>(&'a self, pod: &'a Pod) -> impl Iterator<Item = &'a Budget> + 'a {
+        self.state.budgets.values().map(|b| &**b).filter(|budget| budget.covers(pod))
+    }
+
+    /// Whether a grant that counts names this pod, in a stored or a lately deleted budget.
+    fn is_granted(&self, pod: &Pod, counts: &dyn Fn(&Grant) -> bool) -> bool {
+        let stored = self.state.budgets.values().flat_map(|b| &b.status.grants);
+        let mut stored = stored.filter(|g| counts(g));
+        stored.any(|g| g.pod == pod.key.name && g.uid == pod.uid)
+    }
+
+    /// Whether a grant of this budget has taken the pod, or may still take it.
+    pub(crate) fn is_lost_to(&self, key: &BudgetKey, pod: &Pod) -> bool {
+        let loss = self.losses.get(&pod.uid);
+        loss.is_some_and(|loss| loss.budgets.contains(key) && loss.is_lost(pod))
+            || self.in_flight.iter().any(|a| a.budgets.contains(key) && a.hits(pod))
+    }
+}

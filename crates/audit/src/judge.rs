@@ -1,0 +1,166 @@
+//! What an [`Auditor`] says about the history that it has followed.
+
+use std::borrow::Cow;
+use std::collections::{BTreeMap, BTreeSet};
+
+use crate::auditor::{Auditor, Finding, Recent, Rule, Standing};
+use crate::count::{Count, Lost, count};
+use crate::objects::{Budget, Grant, Name, Operation, Pod};
+use crate::rules::allows;
+use crate::state::State;
+
+impl Auditor {
+    /// S3: evictions, seen by the pod's condition alone, of which a covering budget has no record.
+    pub fn unrecorded(&self) -> Vec<Finding> {
+        self.unrecorded.clone()
+    }
+
+    pub fn count(&self, budget: &Budget, lost: Lost<'_>) -> Count {
+        count(budget, &self.state, &self.memory, lost)
+    }
+
+    /// S1, exact. For histories in which pods are lost by allowed operations, or by controllers that
+    /// clean up after them. A budget that is edited, created, or hit by a loss that it has no record of
+    /// starts anew at what it has then: from there on every loss is one that it granted. `told` says
+    /// whether every process knows the pods as of a version; until then a loss without a record in the
+    /// budget is not counted against it.
+    pub fn look(
+        &mut self,
+        told: &dyn Fn(u64) -> bool,
+        asks: &dyn Fn(&Budget) -> bool,
+    ) -> Vec<Finding> {
+        self.recent.retain(|recent| !told(recent.version));
+        let mut findings = Vec::new();
+        let mut standings = BTreeMap::new();
+        for (key, budget) in self.state.budgets.iter().filter(|(_, budget)| asks(budget)) {
+            let (state, unknown) = self.with_unknown_losses(budget);
+            let lost = |pod: &Pod| self.is_lost_to(key, pod);
+            let now = count(budget, &state, &self.memory, &lost);
+            let before = self.standings.get(key).filter(|before| {
+                before.unknown.is_subset(&unknown) && same_spec(&before.spec, budget)
+            });
+            let falls = before.is_some_and(|before| before.kept || now.healthy < before.healthy);
+            if !now.is_kept() && now.closed.is_none() && falls {
+                findings.push(Finding {
+                    rule: Rule::S1,
+                    budget: key.clone(),
+                    message: format!(
+                        "has {} of {} healthy when everything is done that was allowed",
+                        now.healthy, now.desired
+                    ),
+                });
+            }
+            let (kept, healthy) = (now.is_kept() || now.closed.is_some(), now.healthy);
+            let spec = budget.clone();
+            standings.insert(key.clone(), Standing { spec, kept, healthy, unknown });
+        }
+        self.standings = standings;
+        findings
+    }
+
+    /// The state with the pods put back that this budget has no record of losing and that some process
+    /// does not know of yet, and the uids of these.
+    fn with_unknown_losses(&self, budget: &Budget) -> (Cow<'_, State>, BTreeSet<String>) {
+        let recorded =
+            |uid: &str| self.losses.get(uid).is_some_and(|loss| loss.budgets.contains(&budget.key));
+        let unknown: Vec<&Recent> = self
+            .recent
+            .iter()
+            .filter(|recent| budget.covers(&recent.pod) && !recorded(&recent.pod.uid))
+            .collect();
+        if unknown.is_empty() {
+            return (Cow::Borrowed(&self.state), BTreeSet::new());
+        }
+        let mut state = self.state.clone();
+        for Recent { pod, .. } in &unknown {
+            let stored = state.pods.get(&pod.key).is_some_and(|stored| stored.uid == pod.uid);
+            // A successor may have the name.
+            let suffix = if stored { "" } else { "#gone" };
+            let name = Name::new(&pod.key.namespace, format!("{}{suffix}", pod.key.name));
+            state.pods.insert(name, pod.clone());
+        }
+        let uids = unknown.iter().map(|recent| recent.pod.uid.clone()).collect();
+        (Cow::Owned(state), uids)
+    }
+
+    /// S1 and S7 for a status write: with the new grants of the write, are enough units left by what
+    /// its writer knew, less every pod that this budget's grants took or may take?
+    pub fn judge_grants(
+        &self,
+        budget: &Budget,
+        (old, new): (&[Grant], &[Grant]),
+        known: &State,
+    ) -> Option<Finding> {
+        let lost = |pod: &Pod| {
+            self.is_lost_to(&budget.key, pod) || old.iter().any(|g| g.pod == pod.key.name)
+        };
+        // By uid: a live read may show a successor that the watch has not told of.
+        let with_new = |pod: &Pod| lost(pod) || new.iter().any(|g| g.uid == pod.uid);
+        let before = count(budget, known, &self.memory, &lost);
+        let after = count(budget, known, &self.memory, &with_new);
+        let costs = after.healthy < before.healthy;
+        let finding = |rule, message| Some(Finding { rule, budget: budget.key.clone(), message });
+        if costs && let Some(why) = &before.closed {
+            return finding(Rule::S7, format!("has failed closed ({why}) and granted {new:?}"));
+        }
+        if costs && !after.is_kept() {
+            let (has, needs, leaves) = (before.healthy, after.desired, after.healthy);
+            let message = format!("had {has} and needs {needs}, and {new:?} leaves {leaves}");
+            return finding(Rule::S1, message);
+        }
+        None
+    }
+
+    /// S7: why the budget has failed closed, by what a process knows.
+    pub fn closed(&self, budget: &Budget, known: &State) -> Option<String> {
+        if budget.unavailable.is_some() {
+            return None;
+        }
+        let unresolved = count(budget, known, &self.memory, &|_| false);
+        unresolved.closed
+    }
+
+    /// Whether the budget refuses a pod that has no grant in it. Grants that may have passed to the
+    /// next pod of their name, and those of a deleted budget, may count or not.
+    pub fn blocks(&self, budget: &Budget, pod: &Pod, operation: Operation) -> bool {
+        let stored = || self.state.budgets.values().flat_map(|b| &b.status.grants);
+        let orphans = || self.orphans.values().flat_map(|(_, grants)| grants);
+        let by_uid = |g: &Grant, p: &Pod| g.pod == p.key.name && g.uid == p.uid;
+        let by_name = |g: &Grant, p: &Pod| g.pod == p.key.name;
+        let variants: [&dyn Fn(&Pod) -> bool; 3] =
+            [&|p| stored().any(|g| by_uid(g, p)), &|p| stored().any(|g| by_name(g, p)), &|p| {
+                stored().chain(orphans()).any(|g| by_name(g, p))
+            }];
+        let refuses = |granted| !allows(budget, &self.state, &self.memory, pod, operation, granted);
+        variants.into_iter().any(refuses)
+    }
+
+    /// L1: whether the status shows what the objects come to. Only where no grant is left.
+    pub fn judge_status(&self, budget: &Budget) -> Option<Finding> {
+        let now = self.count(budget, &|_| false);
+        let status = &budget.status;
+        let allowed = now.allowed(budget);
+        let shown = (status.allowed, status.healthy, status.desired, status.expected);
+        let counted = (allowed, now.healthy, now.desired, now.expected);
+        let same = if now.closed.is_some() { status.allowed == 0 } else { shown == counted };
+        (!same).then(|| Finding {
+            rule: Rule::L1,
+            budget: budget.key.clone(),
+            message: format!(
+                "shows allowed, healthy, desired, expected {shown:?} and has {counted:?} ({:?})",
+                now.closed
+            ),
+        })
+    }
+}
+
+/// Whether nothing but the status differs.
+fn same_spec(a: &Budget, b: &Budget) -> bool {
+    a.selector == b.selector
+        && a.min_available == b.min_available
+        && a.max_unavailable == b.max_unavailable
+        && a.always_allow == b.always_allow
+        && a.scope == b.scope
+        && a.basic_min_count == b.basic_min_count
+        && a.unavailable == b.unavailable
+}

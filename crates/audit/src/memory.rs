@@ -1,0 +1,65 @@
+//! What a grant leaves behind after its pod is gone (semantics 3.2 and 4).
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use crate::expected::Source;
+use crate::objects::{BudgetKey, Millis};
+use crate::replica::Replica;
+
+/// A group that is disrupted as a whole is refilled within this time, or its size is forgotten.
+pub const SIZE_KEPT_MS: Millis = 10 * 60 * 1000;
+
+#[derive(Clone, Debug, Default)]
+pub struct Memory {
+    /// Sources that lost a pod by a grant of this budget, until a selected pod of theirs is created.
+    sources: BTreeMap<BudgetKey, BTreeSet<Source>>,
+    sizes: BTreeMap<(BudgetKey, Replica), Size>,
+}
+
+#[derive(Clone, Debug)]
+struct Size {
+    pods: i64,
+    until: Millis,
+}
+
+impl Memory {
+    pub fn sources(&self, budget: &BudgetKey) -> impl Iterator<Item = &Source> {
+        self.sources.get(budget).into_iter().flatten()
+    }
+
+    pub fn size(&self, budget: &BudgetKey, replica: &Replica) -> Option<i64> {
+        self.sizes.get(&(budget.clone(), replica.clone())).map(|size| size.pods)
+    }
+
+    pub(crate) fn sizes(&self) -> impl Iterator<Item = (&BudgetKey, &Replica, i64)> {
+        self.sizes.iter().map(|((budget, replica), size)| (budget, replica, size.pods))
+    }
+
+    pub(crate) fn keep_source(&mut self, budget: &BudgetKey, source: Source) {
+        self.sources.entry(budget.clone()).or_default().insert(source);
+    }
+
+    pub(crate) fn drop_source(&mut self, budget: &BudgetKey, source: &Source) {
+        if let Some(sources) = self.sources.get_mut(budget) {
+            sources.remove(source);
+        }
+    }
+
+    pub(crate) fn keep_size(&mut self, now: Millis, key: (BudgetKey, Replica), pods: i64) {
+        let size = self.sizes.entry(key).or_insert(Size { pods, until: now + SIZE_KEPT_MS });
+        size.pods = size.pods.max(pods);
+    }
+
+    pub(crate) fn drop_size(&mut self, key: &(BudgetKey, Replica)) {
+        self.sizes.remove(key);
+    }
+
+    pub(crate) fn expire(&mut self, now: Millis) {
+        self.sizes.retain(|_, size| size.until > now);
+    }
+
+    pub(crate) fn forget(&mut self, budget: &BudgetKey) {
+        self.sources.remove(budget);
+        self.sizes.retain(|(of, _), _| of != budget);
+    }
+}

@@ -1,0 +1,211 @@
+//! Semantics 3 and 4: replicas, minCount, and how many are expected.
+
+use serde_json::json;
+
+use crate::{History, gang, lws, lws_pod, member, pairs, ready_pod, replicas, with};
+
+fn one_may_go() -> serde_json::Value {
+    replicas("b", &json!({"maxUnavailable": 1}))
+}
+
+#[test]
+fn a_leader_worker_set_group_needs_its_size_and_the_set_says_how_many() {
+    let mut history = History::default();
+    history.store(lws("x", 3));
+    history.store(lws_pod("x", 0, "x-0", 2));
+    history.store(lws_pod("x", 0, "x-0-1", 2));
+    history.store(lws_pod("x", 1, "x-1", 2));
+    history.store(one_may_go());
+    assert_eq!(history.numbers("b"), (1, 2, 3));
+}
+
+#[test]
+fn the_group_key_wins_over_a_pod_group_that_the_pod_names_too() {
+    let mut history = History::default();
+    history.store(lws("x", 1));
+    history.store(gang("g", 1));
+    let both = |name| {
+        let group = json!({"schedulingGroup": {"podGroupName": "g"}});
+        with(lws_pod("x", 0, name, 2), "/spec", group)
+    };
+    history.store(both("x-0"));
+    history.store(one_may_go());
+    assert_eq!(history.count("b").healthy, 0, "its size is 2, whatever g needs");
+    history.store(with(lws("x", 1), "/spec/leaderWorkerTemplate/restartPolicy", json!("None")));
+    assert_eq!(history.count("b").healthy, 1, "a set that keeps the rest goes by the PodGroup");
+}
+
+#[test]
+fn a_group_above_the_scale_is_leaving() {
+    let mut history = History::default();
+    history.store(lws("x", 1));
+    history.store(lws_pod("x", 0, "x-0", 1));
+    history.store(lws_pod("x", 1, "x-1", 1));
+    history.store(one_may_go());
+    assert_eq!(history.numbers("b"), (1, 0, 1));
+}
+
+#[test]
+fn pod_groups_are_counted_by_their_controller() {
+    let mut history = pairs(&["a", "b", "c"]);
+    history.store(one_may_go());
+    assert_eq!(history.numbers("b"), (3, 2, 3));
+    history.store(with(gang("c", 2), "/metadata/deletionTimestamp", json!("2027-01-01T00:00:00Z")));
+    assert_eq!(history.numbers("b"), (2, 1, 2), "c is being deleted");
+}
+
+#[test]
+fn a_group_without_policy_goes_by_its_workload_and_its_number() {
+    let mut history = History::default();
+    let link = json!({"workloadName": "w", "templateName": "t"});
+    let group = json!({
+        "apiVersion": "scheduling.k8s.io/v1beta1", "kind": "PodGroup", "metadata": {"name": "g"},
+        "spec": {"workloadRef": link},
+    });
+    history.store(group);
+    history.store(member("g-0", "g"));
+    history.store(one_may_go());
+    assert!(history.count("b").closed.is_some(), "the Workload does not exist");
+    let entry = |policy| json!({"name": "t", "replicas": 4, "schedulingPolicy": policy});
+    let workload = |policy| {
+        json!({"apiVersion": "scheduling.k8s.io/v1beta1", "kind": "Workload",
+            "metadata": {"name": "w"}, "spec": {"podGroupTemplates": [entry(policy)]}})
+    };
+    history.store(workload(json!({"gang": {"minCount": 1}})));
+    assert_eq!(history.numbers("b"), (1, 3, 4));
+    history.store(workload(json!({"basic": {}})));
+    assert!(history.count("b").closed.is_some(), "basic has no minCount");
+    history.edit_budget("b", |budget| budget.basic_min_count = Some(2));
+    assert_eq!(history.numbers("b"), (0, 3, 4));
+}
+
+#[test]
+fn several_replicas_of_an_entry_without_a_key_are_unresolved() {
+    let mut history = History::default();
+    let workload = json!({
+        "apiVersion": "scheduling.k8s.io/v1alpha1", "kind": "Workload", "metadata": {"name": "w"},
+        "spec": {"podGroups": [{"name": "e", "replicas": 2, "policy": {"gang": {"minCount": 1}}}]},
+    });
+    history.store(workload);
+    let entry = json!({"workloadRef": {"name": "w", "podGroup": "e"}});
+    history.store(with(ready_pod("p"), "/spec", entry));
+    history.store(one_may_go());
+    assert!(history.count("b").closed.is_some());
+    let keyed = json!({"workloadRef": {"name": "w", "podGroup": "e", "podGroupReplicaKey": "0"}});
+    history.store(with(ready_pod("p"), "/spec", keyed));
+    assert_eq!(history.numbers("b"), (1, 1, 2));
+}
+
+#[test]
+fn an_annotation_names_a_group_of_holdfast_first() {
+    let mut history = History::default();
+    history.store(gang("g", 5));
+    let own = with(gang("g", 1), "/apiVersion", json!("scheduling.holdfast.dev/v1alpha1"));
+    history.store(own);
+    let annotations = json!({"holdfast.dev/pod-group": "g"});
+    history.store(with(ready_pod("p"), "/metadata/annotations", annotations));
+    history.store(one_may_go());
+    assert_eq!(history.count("b").healthy, 1);
+}
+
+#[test]
+fn jobs_job_sets_and_grouped_stateful_sets_say_how_many() {
+    let owned = |pod: serde_json::Value, api: &str, kind: &str, name: &str| {
+        let reference = json!([{"apiVersion": api, "kind": kind, "name": name,
+            "uid": format!("uid-{name}"), "controller": true}]);
+        with(pod, "/metadata/ownerReferences", reference)
+    };
+    let mut history = History::default();
+    let lone = |name: &str| with(gang(name, 1), "/metadata/ownerReferences", json!([]));
+    history.store(lone("g"));
+    history.store(lone("h"));
+    history.store(lone("k"));
+    history.store(json!({"apiVersion": "batch/v1", "kind": "Job", "metadata": {"name": "job"}}));
+    history.store(json!({"apiVersion": "jobset.x-k8s.io/v1alpha2", "kind": "JobSet",
+        "metadata": {"name": "set"},
+        "spec": {"replicatedJobs": [{"replicas": 2}, {"replicas": 3}]}}));
+    let child = json!({"apiVersion": "batch/v1", "kind": "Job", "metadata": {"name": "child"}});
+    history.store(owned(child, "jobset.x-k8s.io/v1alpha2", "JobSet", "set"));
+    history.store(json!({"apiVersion": "apps/v1", "kind": "StatefulSet", "spec": {"replicas": 7},
+        "metadata": {"name": "sts", "annotations": {"holdfast.dev/group-size": "2"}}}));
+    history.store(one_may_go());
+    history.store(owned(member("p", "g"), "batch/v1", "Job", "job"));
+    assert_eq!(history.count("b").expected, 1);
+    history.store(owned(member("q", "h"), "batch/v1", "Job", "child"));
+    assert_eq!(history.count("b").expected, 1 + 5);
+    history.store(owned(member("r", "k"), "apps/v1", "StatefulSet", "sts"));
+    assert_eq!(history.count("b").expected, 1 + 5 + 4, "7 pods in groups of 2 are 4");
+}
+
+#[test]
+fn an_unknown_number_closes_only_a_budget_that_needs_it() {
+    let mut history = History::default();
+    history.store(with(gang("g", 1), "/metadata/ownerReferences", json!([])));
+    history.store(member("g-0", "g"));
+    history.store(one_may_go());
+    assert!(history.count("b").closed.is_some());
+    history.store(replicas("c", &json!({"minAvailable": 1})));
+    assert_eq!(history.numbers("c"), (1, 1, 1));
+    history.store(replicas("d", &json!({"minAvailable": "50%"})));
+    assert!(history.count("d").closed.is_some());
+}
+
+/// Ruling 1, hole 2: both one-replica sets would go.
+#[test]
+fn an_owner_without_pods_counts_by_its_template() {
+    let mut history = History::default();
+    history.store(lws("x", 1));
+    history.store(lws("y", 1));
+    history.store(lws_pod("x", 0, "x-0", 1));
+    history.store(lws_pod("y", 0, "y-0", 1));
+    history.store(one_may_go());
+    history.remove("x-0");
+    assert_eq!(history.numbers("b"), (1, 1, 2));
+    history.store(with(lws("x", 1), "/metadata/deletionTimestamp", json!("2027-01-01T00:00:00Z")));
+    assert_eq!(history.numbers("b"), (1, 0, 1), "an owner that is being deleted does not count");
+}
+
+#[test]
+fn a_source_without_a_template_is_kept_by_the_grant_that_emptied_it() {
+    let mut history = History::default();
+    for name in ["a", "b"] {
+        let references = json!([{"apiVersion": "example.com/v1", "kind": "Train", "name": name,
+            "uid": name, "controller": true}]);
+        history.store(with(gang(name, 1), "/metadata/ownerReferences", references));
+        history.store(member(&format!("{name}-0"), name));
+    }
+    history.store(one_may_go());
+    history.evict("b", "a-0");
+    assert_eq!(history.numbers("b"), (1, 1, 2), "the grant remembers the source");
+    history.store(with(member("a-0", "a"), "/metadata/uid", json!("next")));
+    assert_eq!(history.numbers("b"), (2, 1, 2));
+    history.remove("a-0");
+    assert_eq!(history.numbers("b"), (1, 0, 1), "a loss without a grant is not remembered");
+}
+
+/// Ruling 2, hole 3: minCount shrank with the pod that the grant took.
+#[test]
+fn a_group_that_is_disrupted_whole_keeps_its_size_until_it_is_refilled() {
+    let mut history = pairs(&["a", "b"]);
+    for name in ["a", "b"] {
+        history.store(with(gang(name, 1), "/spec/disruptionMode", json!({"all": {}})));
+    }
+    history.store(replicas("b", &json!({"minAvailable": 1})));
+    assert_eq!(history.numbers("b").0, 2);
+    history.evict("b", "a-0");
+    assert_eq!(history.numbers("b").0, 1, "a had two pods and has one");
+    history.store(with(member("a-0", "a"), "/metadata/uid", json!("next")));
+    assert_eq!(history.numbers("b").0, 2);
+}
+
+#[test]
+fn the_size_of_a_whole_group_is_forgotten_after_ten_minutes() {
+    let mut history = pairs(&["a", "b"]);
+    history.store(with(gang("a", 1), "/spec/disruptionMode", json!("PodGroup")));
+    history.store(replicas("b", &json!({"minAvailable": 1})));
+    history.evict("b", "a-0");
+    history.auditor.pass_time(holdfast_audit::SIZE_KEPT_MS - 1);
+    assert_eq!(history.numbers("b").0, 1);
+    history.auditor.pass_time(holdfast_audit::SIZE_KEPT_MS);
+    assert_eq!(history.numbers("b").0, 2);
+}
