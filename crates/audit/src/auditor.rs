@@ -121,6 +121,10 @@ pub struct Auditor {
     pub(crate) orphans: BTreeMap<BudgetKey, (Millis, Vec<Grant>)>,
     pub(crate) standings: BTreeMap<BudgetKey, Standing>,
     pub(crate) unrecorded: Vec<Finding>,
+    /// By the pod's uid: the highest generation that a status has shown.
+    in_effect: BTreeMap<String, i64>,
+    /// When the spec of a stored budget was written.
+    since: BTreeMap<BudgetKey, Millis>,
 }
 
 impl Auditor {
@@ -143,6 +147,16 @@ impl Auditor {
 
     pub fn losses(&self) -> impl Iterator<Item = (&String, &Loss)> {
         self.losses.iter()
+    }
+
+    /// Whether the pod's status has ever shown this generation.
+    pub fn was_in_effect(&self, uid: &str, generation: i64) -> bool {
+        self.in_effect.get(uid).is_some_and(|shown| *shown >= generation)
+    }
+
+    /// When the budget was created, or its spec was changed last.
+    pub fn spec_since(&self, budget: &BudgetKey) -> Option<Millis> {
+        self.since.get(budget).copied()
     }
 
     pub fn pass_time(&mut self, now: Millis) {
@@ -196,6 +210,9 @@ impl Auditor {
     }
 
     fn pod_stored(&mut self, pod: &Pod) {
+        if pod.applied {
+            self.in_effect.insert(pod.uid.clone(), pod.generation);
+        }
         let before = self.state.pods.get(&pod.key).filter(|before| before.uid == pod.uid).cloned();
         let Some(before) = before else { return self.pod_created(pod) };
         if pod.terminating && !before.terminating {
@@ -233,6 +250,10 @@ impl Auditor {
     }
 
     fn budget_stored(&mut self, budget: &Budget) {
+        let before = self.state.budgets.get(&budget.key);
+        if before.is_none_or(|before| !same_spec(before, budget)) {
+            self.since.insert(budget.key.clone(), self.now);
+        }
         for grant in budget.status.grants.iter().filter(|grant| !grant.uid.is_empty()) {
             let budgets = self.recorded.entry(grant.uid.clone()).or_default();
             if !budgets.insert(budget.key.clone()) {
@@ -361,4 +382,15 @@ impl Auditor {
         loss.is_some_and(|loss| loss.budgets.contains(key) && loss.is_lost(pod))
             || self.in_flight.iter().any(|a| a.budgets.contains(key) && a.hits(pod))
     }
+}
+
+/// Whether nothing but the status differs.
+pub(crate) fn same_spec(a: &Budget, b: &Budget) -> bool {
+    a.selector == b.selector
+        && a.min_available == b.min_available
+        && a.max_unavailable == b.max_unavailable
+        && a.always_allow == b.always_allow
+        && a.scope == b.scope
+        && a.basic_min_count == b.basic_min_count
+        && a.unavailable == b.unavailable
 }

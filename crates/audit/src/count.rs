@@ -59,15 +59,16 @@ pub fn is_healthy(budget: &Budget, pod: &Pod) -> bool {
 fn count_pods(budget: &Budget, state: &State, lost: Lost<'_>) -> Count {
     let healthy = state.selected(budget).filter(|pod| is_healthy(budget, pod) && !lost(pod));
     let healthy = number(healthy.count());
-    let total = match (budget.unavailable.as_ref().and_then(|u| u.total), budget.needs_expected()) {
-        (Some(total), _) => Ok(total),
-        (None, true) => {
-            expected::pods(budget, state).ok_or("the scale of a controller is unknown".to_owned())
-        }
-        (None, false) => Ok(number(state.selected(budget).count())),
+    let present = number(state.selected(budget).count());
+    let needed = budget.needs_expected();
+    let total = match &budget.unavailable {
+        Some(spec) => spec.total.or_else(|| expected::pods(budget, state)),
+        None if needed => expected::pods(budget, state),
+        None => Some(present),
     };
-    let expected = *total.as_ref().unwrap_or(&0);
-    finish(budget, healthy, expected, total.err(), BTreeMap::new())
+    let unknown = || "the scale of a controller is unknown".to_owned();
+    let closed = (needed && total.is_none()).then(unknown);
+    finish(budget, healthy, total.unwrap_or(present), closed, BTreeMap::new())
 }
 
 fn count_replicas(budget: &Budget, state: &State, memory: &Memory, lost: Lost<'_>) -> Count {

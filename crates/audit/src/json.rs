@@ -191,6 +191,7 @@ pub fn pod_group(value: &Value, api: Api) -> PodGroup {
         api,
         key: name(meta),
         uid: text(&meta["uid"]).to_owned(),
+        version: version(meta),
         terminating: !meta["deletionTimestamp"].is_null(),
         controller: controller(meta),
         policy: policy(&spec["schedulingPolicy"]),
@@ -217,6 +218,7 @@ pub fn workload(value: &Value, api: Api) -> Workload {
         api,
         key: name(meta),
         uid: text(&meta["uid"]).to_owned(),
+        version: version(meta),
         entries: entries.map(entry).collect(),
     }
 }
@@ -253,6 +255,7 @@ pub fn owner(value: &Value, group: &str) -> Owner {
     Owner {
         key: name(meta),
         uid: text(&meta["uid"]).to_owned(),
+        version: version(meta),
         terminating: !meta["deletionTimestamp"].is_null(),
         ended: spec["suspend"] == true || finished.iter().any(has),
         controller: controller(meta),

@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
 
-use crate::auditor::{Auditor, Finding, Recent, Rule, Standing};
+use crate::auditor::{Auditor, Finding, Recent, Rule, Standing, same_spec};
 use crate::count::{Count, Lost, count};
 use crate::objects::{Budget, Grant, Name, Operation, Pod};
 use crate::rules::allows;
@@ -152,15 +152,4 @@ impl Auditor {
             ),
         })
     }
-}
-
-/// Whether nothing but the status differs.
-fn same_spec(a: &Budget, b: &Budget) -> bool {
-    a.selector == b.selector
-        && a.min_available == b.min_available
-        && a.max_unavailable == b.max_unavailable
-        && a.always_allow == b.always_allow
-        && a.scope == b.scope
-        && a.basic_min_count == b.basic_min_count
-        && a.unavailable == b.unavailable
 }

@@ -130,6 +130,7 @@ pub struct PodGroup {
     pub api: Api,
     pub key: Name,
     pub uid: String,
+    pub version: u64,
     pub terminating: bool,
     pub controller: Option<Controller>,
     pub policy: Policy,
@@ -158,6 +159,7 @@ pub struct Workload {
     pub api: Api,
     pub key: Name,
     pub uid: String,
+    pub version: u64,
     pub entries: Vec<Entry>,
 }
 
@@ -174,6 +176,7 @@ pub struct Owner {
     pub kind: Kind,
     pub key: Name,
     pub uid: String,
+    pub version: u64,
     pub terminating: bool,
     /// A finished or suspended Job or `JobSet`.
     pub ended: bool,
@@ -329,6 +332,28 @@ pub enum Object {
     PodGroup(PodGroup),
     Workload(Workload),
     Owner(Owner),
+}
+
+impl Object {
+    pub fn name(&self) -> &Name {
+        match self {
+            Self::Pod(pod) => &pod.key,
+            Self::Budget(budget) => &budget.key.key,
+            Self::PodGroup(group) => &group.key,
+            Self::Workload(workload) => &workload.key,
+            Self::Owner(owner) => &owner.key,
+        }
+    }
+
+    pub fn version(&self) -> u64 {
+        match self {
+            Self::Pod(pod) => pod.version,
+            Self::Budget(budget) => budget.version,
+            Self::PodGroup(group) => group.version,
+            Self::Workload(workload) => workload.version,
+            Self::Owner(owner) => owner.version,
+        }
+    }
 }
 
 /// The voluntary ways to lose a pod.

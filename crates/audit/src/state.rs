@@ -58,6 +58,23 @@ impl State {
         }
     }
 
+    /// The version of the stored object of the same kind and name.
+    pub fn version_of(&self, object: &Object) -> Option<u64> {
+        match object {
+            Object::Pod(pod) => self.pods.get(&pod.key).map(|o| o.version),
+            Object::Budget(budget) => self.budgets.get(&budget.key).map(|o| o.version),
+            Object::PodGroup(group) => {
+                self.groups.get(&(group.api, group.key.clone())).map(|o| o.version)
+            }
+            Object::Workload(workload) => {
+                self.workloads.get(&(workload.api, workload.key.clone())).map(|o| o.version)
+            }
+            Object::Owner(owner) => {
+                self.owners.get(&(owner.kind.clone(), owner.key.clone())).map(|o| o.version)
+            }
+        }
+    }
+
     /// The pods that the budget covers.
     pub fn selected<'a>(&'a self, budget: &'a Budget) -> impl Iterator<Item = &'a Pod> + 'a {
         self.pods.values().map(|pod| &**pod).filter(|pod| budget.covers(pod))

@@ -32,6 +32,7 @@
 #![forbid(unsafe_code)]
 
 mod api_server;
+mod audited;
 mod builders;
 pub mod chaos;
 mod client;

@@ -98,6 +98,10 @@ impl World {
         self.truth.budgets.get(&budget.budget_key())
     }
 
+    pub fn budgets(&self) -> impl Iterator<Item = &Budget> {
+        self.truth.budgets.values()
+    }
+
     /// The status as stored, which is what people and tools see.
     pub fn status(&self, budget: impl Name) -> &BudgetStatus {
         &self.budget(budget).expect("the budget exists").status

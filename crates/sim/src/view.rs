@@ -2,78 +2,52 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use holdfast_audit::State;
+use holdfast_audit::objects::{Kind as OwnerKind, Name, Object};
 use holdfast_core::io::{SnapshotOutcome, WriteOutcome};
-use holdfast_core::model::{
-    Budget, BudgetKey, GroupApi, GroupKind, ObjectKey, Owner, Pod, PodGroup, ResourceVersion,
-};
-use holdfast_core::{Change, Input, Kind};
+use holdfast_core::model::{GroupApi, ResourceVersion};
+use holdfast_core::{Input, Kind};
 
-/// Objects as the watches, lists and snapshots have shown them to one instance. A plain copy of what
-/// went over the wire; the engine's own cache plays no part.
+use crate::audited::{self, budget_key, version};
+
+/// Objects as the watches, lists and snapshots have shown them to one instance, in the auditor's types.
+/// A plain copy of what went over the wire; the engine's own cache plays no part.
 #[derive(Clone, Debug, Default)]
 pub struct View {
-    pub pods: BTreeMap<ObjectKey, Pod>,
-    pub groups: BTreeMap<(GroupApi, ObjectKey), PodGroup>,
-    pub owners: BTreeMap<(GroupKind, ObjectKey), Owner>,
-    pub budgets: BTreeMap<BudgetKey, Budget>,
+    pub state: State,
     /// Lists under way, and what they have held so far.
-    lists: BTreeMap<Kind, BTreeSet<ObjectKey>>,
+    lists: BTreeMap<Kind, BTreeSet<Name>>,
     /// A list showed everything up to here: older events say nothing new. By kind alone, so worlds
     /// that are checked by views keep to one namespace.
-    floors: BTreeMap<Kind, ResourceVersion>,
+    floors: BTreeMap<Kind, u64>,
     /// How far the watch has come.
-    reached: BTreeMap<Kind, ResourceVersion>,
+    reached: BTreeMap<Kind, u64>,
 }
 
 impl View {
     pub(crate) fn take_in(&mut self, input: &Input) {
         match input {
-            Input::Pod(change) => {
-                let pod = change.object();
-                if self.is_new(&Kind::Pod, &pod.key, &pod.version) {
-                    apply(&mut self.pods, pod.key.clone(), change, |old| &old.version);
-                }
-            }
-            Input::PodGroup(change) => {
-                let group = change.object();
-                if self.is_new(&Kind::PodGroup(group.api), &group.key, &group.version) {
-                    let key = (group.api, group.key.clone());
-                    apply(&mut self.groups, key, change, |old| &old.version);
-                }
-            }
-            Input::Owner(change) => {
-                let owner = change.object();
-                let kind = Kind::Owner(owner.group_kind.clone());
-                if self.is_new(&kind, &owner.key, &owner.version) {
-                    let key = (owner.group_kind.clone(), owner.key.clone());
-                    apply(&mut self.owners, key, change, |old| &old.version);
-                }
-            }
-            Input::Budget(change) => {
-                let budget = change.object();
-                if self.is_new(&Kind::Budget, &budget.key.object, &budget.version) {
-                    apply(&mut self.budgets, budget.key.clone(), change, |old| &old.version);
-                }
-            }
             // The answer to a write or read of its own. Of one that is gone it says nothing.
             Input::StatusWritten { outcome: WriteOutcome::Current(budget), .. }
-                if self.budgets.contains_key(&budget.key) =>
+                if self.state.budgets.contains_key(&budget_key(&budget.key)) =>
             {
-                let change = Change::Applied((**budget).clone());
-                apply(&mut self.budgets, budget.key.clone(), &change, |old| &old.version);
+                self.apply(Object::Budget(audited::budget(budget)), false);
             }
             Input::ListBegan(kind) => {
                 self.lists.insert(kind.clone(), BTreeSet::new());
             }
-            Input::ListEnded(kind, version) => {
+            Input::ListEnded(kind, listed) => {
                 let list = self.lists.remove(kind).unwrap_or_default();
-                self.retain(kind, version, &list);
+                self.retain(kind, version(listed), &list);
             }
             Input::Snapshot {
-                kind, outcome: SnapshotOutcome::Listed { version, objects }, ..
+                kind,
+                outcome: SnapshotOutcome::Listed { version: listed, objects },
+                ..
             } => {
                 // Overtaken by the watch: it says nothing new.
-                if self.reached.get(kind).is_some_and(|reached| version.is_older_than(reached)) {
+                let listed = version(listed);
+                if self.reached.get(kind).is_some_and(|reached| listed < *reached) {
                     return;
                 }
                 let under_way = self.lists.insert(kind.clone(), BTreeSet::new());
@@ -81,68 +55,78 @@ impl View {
                     self.take_in(object);
                 }
                 let list = self.lists.remove(kind).unwrap_or_default();
-                self.retain(kind, version, &list);
+                self.retain(kind, listed, &list);
                 self.lists.extend(under_way.map(|list| (kind.clone(), list)));
             }
-            _ => {}
+            _ => {
+                let Some((kind, ..)) = input.subject() else { return };
+                let Some((object, gone)) = audited::change(input) else { return };
+                if self.is_new(&kind, object.name(), object.version()) {
+                    self.apply(object, gone);
+                }
+            }
         }
     }
 
     /// Whether all of this kind up to this version has been shown.
-    pub fn has_seen(&self, kind: &Kind, version: &ResourceVersion) -> bool {
+    pub fn has_seen(&self, kind: &Kind, wanted: &ResourceVersion) -> bool {
+        self.has_reached(kind, version(wanted))
+    }
+
+    pub(crate) fn has_reached(&self, kind: &Kind, wanted: u64) -> bool {
         let shown = [self.reached.get(kind), self.floors.get(kind)];
-        shown.into_iter().flatten().any(|shown| !shown.is_older_than(version))
+        shown.into_iter().flatten().any(|shown| *shown >= wanted)
     }
 
-    fn is_new(&mut self, kind: &Kind, key: &ObjectKey, version: &ResourceVersion) -> bool {
+    fn is_new(&mut self, kind: &Kind, name: &Name, version: u64) -> bool {
         if let Some(list) = self.lists.get_mut(kind) {
-            list.insert(key.clone());
-            return self.floors.get(kind).is_none_or(|floor| floor.is_older_than(version));
+            list.insert(name.clone());
+        } else {
+            let reached = self.reached.entry(kind.clone()).or_default();
+            *reached = version.max(*reached);
         }
-        let reached = self.reached.entry(kind.clone()).or_default();
-        if reached.is_older_than(version) {
-            reached.clone_from(version);
-        }
-        self.floors.get(kind).is_none_or(|floor| floor.is_older_than(version))
+        self.floors.get(kind).is_none_or(|floor| *floor < version)
     }
 
-    fn retain(&mut self, kind: &Kind, version: &ResourceVersion, list: &BTreeSet<ObjectKey>) {
-        let stays = |key: &ObjectKey, own: &ResourceVersion| {
-            list.contains(key) || version.is_older_than(own)
-        };
+    fn retain(&mut self, kind: &Kind, listed: u64, list: &BTreeSet<Name>) {
+        let stays = |name: &Name, own: u64| list.contains(name) || listed < own;
+        let State { pods, budgets, groups, workloads, owners } = &mut self.state;
         match kind {
-            Kind::Pod => self.pods.retain(|key, pod| stays(key, &pod.version)),
+            Kind::Pod => pods.retain(|name, pod| stays(name, pod.version)),
             Kind::Budget | Kind::UnavailableBudget => {
-                self.budgets
-                    .retain(|key, b| key.kind.watched() != *kind || stays(&key.object, &b.version));
+                let unavailable = *kind == Kind::UnavailableBudget;
+                budgets.retain(|key, budget| {
+                    key.unavailable != unavailable || stays(&key.key, budget.version)
+                });
             }
             Kind::PodGroup(api) => {
-                self.groups.retain(|(of, key), g| of != api || stays(key, &g.version));
+                groups.retain(|(of, name), g| !is(*of, *api) || stays(name, g.version));
+            }
+            Kind::Workload(api) => {
+                workloads.retain(|(of, name), w| !is(*of, *api) || stays(name, w.version));
             }
             Kind::Owner(kind) => {
-                self.owners.retain(|(of, key), o| of != kind || stays(key, &o.version));
+                let kind = OwnerKind::new(&kind.group, &kind.kind);
+                owners.retain(|(of, name), o| *of != kind || stays(name, o.version));
             }
-            Kind::Workload(_) | Kind::BuiltinBudget => {}
+            Kind::BuiltinBudget => {}
         }
         let floor = self.floors.entry(kind.clone()).or_default();
-        if floor.is_older_than(version) {
-            floor.clone_from(version);
+        *floor = listed.max(*floor);
+    }
+
+    fn apply(&mut self, object: Object, gone: bool) {
+        if self.state.version_of(&object).is_some_and(|stored| object.version() < stored) {
+            return;
+        }
+        if gone {
+            self.state.delete(&object);
+        } else {
+            self.state.store(object);
         }
     }
 }
 
-fn apply<K: Ord, T: Clone>(
-    table: &mut BTreeMap<K, T>,
-    key: K,
-    change: &Change<T>,
-    version: impl Fn(&T) -> &ResourceVersion,
-) {
-    let new = change.object();
-    if table.get(&key).is_some_and(|old| version(new).is_older_than(version(old))) {
-        return;
-    }
-    match change {
-        Change::Applied(object) => table.insert(key, object.clone()),
-        Change::Deleted(_) => table.remove(&key),
-    };
+fn is(of: holdfast_audit::objects::Api, api: GroupApi) -> bool {
+    (of == holdfast_audit::objects::Api::Kubernetes) == (api == GroupApi::Kubernetes)
 }

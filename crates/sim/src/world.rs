@@ -43,8 +43,7 @@ pub struct World {
     /// objects per write.
     recording: bool,
     writes: Vec<Written>,
-    /// All that is, and all that ever happened, for lists from an older server.
-    true_view: View,
+    /// All that ever happened, for the auditor and for lists from an older server.
     history: Vec<(u64, Input)>,
 }
 
@@ -81,7 +80,6 @@ impl World {
             evictions: 0,
             recording: false,
             writes: Vec::new(),
-            true_view: View::default(),
             history: Vec::new(),
         }
     }
@@ -232,10 +230,9 @@ impl World {
         &self.instances[index].view
     }
 
-    /// Every object that an instance could have been told of, as it truly stands. Only of a world
-    /// that is recorded.
-    pub fn true_view(&self) -> &View {
-        &self.true_view
+    /// Everything that happened, from the n-th event on. Only of a world that is recorded.
+    pub(crate) fn history_from(&self, n: usize) -> &[(u64, Input)] {
+        &self.history[n..]
     }
 
     /// Everything of this kind that happened after this version, oldest first.
@@ -360,7 +357,6 @@ impl World {
 
     fn notify(&mut self, kind: &Kind, input: &Input) {
         if self.recording {
-            self.true_view.take_in(input);
             self.history.push((self.truth.counter(), input.clone()));
         }
         match input {

@@ -94,6 +94,19 @@ fn a_threshold_that_cannot_be_read_closes_the_budget() {
 }
 
 #[test]
+fn an_unavailable_budget_expects_the_scale_even_if_its_threshold_does_not_need_it() {
+    let mut history = History::default();
+    history.store(json!({"apiVersion": "apps/v1", "kind": "ReplicaSet", "spec": {"replicas": 3},
+        "metadata": {"name": "rs"}}));
+    let reference = json!([{"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": "rs",
+        "uid": "uid-rs", "controller": true}]);
+    history.store(with(ready_pod("p"), "/metadata/ownerReferences", reference));
+    history.store(json!({"apiVersion": "policy.kruise.io/v1beta1", "kind": "PodUnavailableBudget",
+        "metadata": {"name": "b"}, "spec": {"selector": {}, "minAvailable": 1}}));
+    assert_eq!(history.numbers("b"), (1, 1, 3));
+}
+
+#[test]
 fn groups_by_label_of_a_leader_worker_set_count_only_whole() {
     let mut history = History::default();
     history.store(lws("x", 2));

@@ -30,7 +30,8 @@ impl Run {
     fn go_wrong(&mut self) {
         // Several are drawn, of which this world may have one: to leave out a fault changes the others
         // as little as can be.
-        let drawn = [(); 4].map(|()| Fault::ALL[self.random.below(Fault::ALL.len())]);
+        let all: Vec<Fault> = Fault::ALL.iter().copied().filter(|f| f.is_generated()).collect();
+        let drawn = [(); 4].map(|()| all[self.random.below(all.len())]);
         let Some(fault) = drawn.into_iter().find(|fault| self.params.has(*fault)) else {
             // Something ordinary in its place, so that worlds with few faults do get on.
             return if self.random.chance(50) { self.deliver() } else { self.work() };
@@ -44,6 +45,7 @@ impl Run {
             Fault::Crash
             | Fault::CrashAtCall
             | Fault::Pause
+            | Fault::FrozenTogether
             | Fault::OldList
             | Fault::OlderRelease
             | Fault::ClockJump
@@ -58,6 +60,7 @@ impl Run {
             | Fault::ResponseLost
             | Fault::Refused => self.call(),
             Fault::RefusedLater => self.execute_some(),
+            Fault::RefusedAlways => self.begin_to_refuse(),
             Fault::TwoLeaders | Fault::ClockSkew | Fault::NameReused => self.pass_time(),
             _ => self.meddle(fault),
         }

@@ -1,8 +1,8 @@
 //! Those who evict: drains that go on until their node is empty, and others who ask for any pod.
 
-use std::collections::BTreeSet;
 use std::time::Duration;
 
+use holdfast_audit::Allow;
 use holdfast_core::Command;
 use holdfast_core::model::{ObjectKey, Operation, Phase, Pod, ResourceVersion, Timestamp};
 use holdfast_core::verdict::{AllowReason, CANNOT_EVICT, Verdict};
@@ -11,6 +11,7 @@ use super::fault::Fault;
 use super::invariants;
 use super::params::Profile;
 use super::run::Run;
+use crate::audited;
 
 /// How long an allowed eviction may take until it is executed, or never is: other webhooks, and
 /// the API server's own timeout.
@@ -59,26 +60,8 @@ pub(super) struct Allowed {
     pub operation: Operation,
     pub version: ResourceVersion,
     pub until: Timestamp,
-    /// Uids of the budgets that hold the grant.
-    pub budgets: BTreeSet<String>,
-}
-
-#[derive(Debug)]
-pub(super) struct Taken {
-    /// By name.
-    pub pod: String,
-    /// Uids of the budgets that had granted it.
-    pub budgets: BTreeSet<String>,
-    /// It was changed in place, and is whole again when this generation is in effect.
-    pub generation: Option<i64>,
-}
-
-impl Taken {
-    /// Whether a pod that looks like this counts as lost.
-    pub fn is_lost(&self, pod: &Pod) -> bool {
-        let in_effect = |g: i64| pod.generation >= g && pod.applied && pod.ready;
-        !self.generation.is_some_and(in_effect)
-    }
+    /// By grants, and not because no budget covers the pod.
+    pub recorded: bool,
 }
 
 impl Allowed {
@@ -86,6 +69,19 @@ impl Allowed {
     pub fn hits(&self, pod: &Pod) -> bool {
         let exact = self.operation == Operation::Evict || self.version == pod.version;
         self.pod == pod.key && (self.by_name || self.uid == pod.uid) && exact
+    }
+
+    fn audited(&self) -> Allow {
+        Allow {
+            id: self.eviction.clone(),
+            pod: audited::name(&self.pod),
+            uid: self.uid.clone(),
+            by_name: self.by_name,
+            operation: audited::operation(self.operation),
+            version: audited::version(&self.version),
+            recorded: self.recorded,
+            budgets: [].into(),
+        }
     }
 }
 
@@ -106,7 +102,10 @@ impl Run {
         if pods.is_empty() {
             pods = self.pod_keys();
         }
-        let Some(pod) = self.random.pick(&pods).cloned() else { return };
+        let Some(mut pod) = self.random.pick(&pods).cloned() else { return };
+        if let Some(refused) = self.refused.clone().filter(|_| self.random.chance(30)) {
+            pod = refused;
+        }
         let pinned = self.random.chance(self.params.preconditions);
         let dry_run = self.random.chance(self.params.dry_runs);
         let operation = match self.params.profile {
@@ -210,7 +209,8 @@ impl Run {
             self.unanswered.remove(&id);
             self.log(|| format!("{id} {}", summary(&verdict)));
             let asked = self.requests.get_mut(&id).expect("it was asked");
-            let in_time = self.world.now() <= asked.at + WEBHOOK_TIMEOUT;
+            let waits = self.frozen.contains(&asked.instance);
+            let in_time = waits || self.world.now() <= asked.at + WEBHOOK_TIMEOUT;
             asked.outcome = match &verdict {
                 Verdict::Allow(_) if in_time => Outcome::Allowed,
                 Verdict::Allow(_) => Outcome::Lost,
@@ -233,31 +233,26 @@ impl Run {
     fn take_allow(&mut self, id: &str, asked: &Asked, reason: AllowReason, uid: Option<String>) {
         let pod = asked.pod.clone();
         let uid = asked.uid.clone().or(uid).unwrap_or_default();
-        let mut budgets = BTreeSet::new();
-        for budget in self.world.true_view().budgets.values() {
-            for grant in budget.status.grants.iter().filter(|grant| grant.pod == pod.name) {
-                // What others were granted is not what this one rests on.
-                if grant.uid == uid && reason == AllowReason::Granted {
-                    budgets.insert(budget.uid.clone());
-                }
-            }
-        }
         let until = self.world.now() + EXECUTED_WITHIN;
         let by_name = self.params.profile == Profile::Native;
         let (operation, version) = (asked.operation, asked.version.clone());
-        let eviction = id.to_owned();
-        let allowed = Allowed { eviction, pod, uid, by_name, operation, version, until, budgets };
-        if reason == AllowReason::Granted {
+        let (eviction, recorded) = (id.to_owned(), reason == AllowReason::Granted);
+        let allowed = Allowed { eviction, pod, uid, by_name, operation, version, until, recorded };
+        self.auditor.allow(allowed.audited());
+        if recorded {
             let granted = Some((self.world.now(), allowed.uid.clone()));
             self.requests.get_mut(id).expect("it was asked").granted = granted;
             invariants::after_allow(self, asked, &allowed);
-            self.allowed.push(allowed);
-        } else {
-            if reason == AllowReason::NotCovered {
-                invariants::after_pass(self, asked);
-            }
-            self.execute(&allowed);
+        } else if reason == AllowReason::NotCovered {
+            invariants::after_pass(self, asked);
         }
+        self.allowed.push(allowed);
+    }
+
+    /// From now on something behind us refuses every eviction of this pod, and its client asks again.
+    pub fn begin_to_refuse(&mut self) {
+        let pods = self.pod_keys();
+        self.refused = self.random.pick(&pods).cloned();
     }
 
     pub fn execute_some(&mut self) {
@@ -269,25 +264,26 @@ impl Run {
 
     pub fn execute_or_refuse(&mut self, n: usize) {
         let allowed = self.allowed.remove(n);
-        if self.strikes(Fault::RefusedLater, 20) {
-            self.count(Fault::RefusedLater);
+        let always = self.refused.as_ref() == Some(&allowed.pod);
+        if self.strikes(Fault::RefusedLater, 20) || always {
+            self.count(if always { Fault::RefusedAlways } else { Fault::RefusedLater });
             self.log(|| format!("{} comes to nothing", allowed.eviction));
+            self.auditor.end(&allowed.eviction);
         } else {
             self.execute(&allowed);
         }
     }
 
     /// The API server does what was allowed.
-    pub fn execute(&mut self, allowed: &Allowed) {
+    fn execute(&mut self, allowed: &Allowed) {
+        self.sync_auditor();
+        let Some(audited) = self.auditor.end(&allowed.eviction) else { return };
         let Some(pod) = self.world.pod(&allowed.pod).cloned() else { return };
         if !allowed.hits(&pod) || pod.terminating {
             return;
         }
         self.log(|| format!("{} executed on {} {}", allowed.eviction, pod.key.name, pod.uid));
-        let updated = allowed.operation.keeps_pod();
-        let generation = updated.then_some(pod.generation + 1);
-        let taken = Taken { pod: pod.key.name, budgets: allowed.budgets.clone(), generation };
-        self.taken.insert(pod.uid, taken);
+        self.auditor.take(&audited, &audited.pod);
         match allowed.operation {
             Operation::Evict => self.world.begin_eviction(&allowed.pod),
             Operation::Delete => self.world.request_delete(&allowed.pod),

@@ -3,6 +3,8 @@
 use std::collections::BTreeMap;
 use std::fmt;
 
+use super::STRICT;
+
 holdfast_core::described! {
     #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
     pub enum Fault {
@@ -32,12 +34,16 @@ holdfast_core::described! {
         Refused,
         /// An eviction is allowed, and refused by something behind us
         RefusedLater,
+        /// Evictions of one pod are allowed, and refused behind us again and again
+        RefusedAlways,
         /// A process dies as it makes its n-th call, and its memory with it
         CrashAtCall,
         /// A process dies at any time, and starts again with empty memory
         Crash,
         /// A process stands still for longer than the lease
         Pause,
+        /// A process and its API server stand still together, and what was decided is answered late
+        FrozenTogether,
         /// A read or write of the Lease fails, or somebody deletes the Lease
         LeaseTrouble,
         /// Two instances lead at once
@@ -80,28 +86,26 @@ holdfast_core::described! {
 }
 
 impl Fault {
-    /// Whether it takes pods, or changes what is asked of them, without anybody asking us: in a world
-    /// without such faults every loss is one that we granted.
+    /// Whether it takes pods, or changes how many are needed, without anybody asking us: in a world
+    /// without such faults every loss is one that we granted. A budget that is edited starts anew at
+    /// what it has then, so edits of budgets are not among these.
     pub fn is_involuntary(self) -> bool {
         use Fault::{
             BudgetCreated, BudgetDeleted, BudgetRecreated, Flap, GroupDeleted, MinCount, NodeDeath,
             PodDeleted, Scaled, Scope, Selector, Threshold,
         };
-        matches!(
+        let edits = matches!(
             self,
-            NodeDeath
-                | PodDeleted
-                | Flap
-                | Scaled
-                | MinCount
-                | Threshold
-                | Selector
-                | Scope
-                | BudgetCreated
-                | BudgetDeleted
-                | BudgetRecreated
-                | GroupDeleted
-        )
+            Threshold | Selector | Scope | BudgetCreated | BudgetDeleted | BudgetRecreated
+        );
+        let takes =
+            matches!(self, NodeDeath | PodDeleted | Flap | Scaled | MinCount | GroupDeleted);
+        takes || (edits && !STRICT)
+    }
+
+    /// Faults that are generated only when [`STRICT`].
+    pub fn is_generated(self) -> bool {
+        STRICT || !matches!(self, Self::RefusedAlways | Self::FrozenTogether)
     }
 
     pub fn parse(name: &str) -> Option<Self> {

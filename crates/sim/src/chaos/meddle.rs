@@ -99,7 +99,7 @@ impl Run {
         let min = self.random.between(1, i64::try_from(size).ok()?);
         let exists = self.group_exists(index);
         exists.then(|| {
-            self.world.apply_pod_group(pod_group(index, min));
+            self.world.apply_pod_group(pod_group(&self.params, index, min));
             format!("g{index} needs {min}")
         })
     }
@@ -107,7 +107,7 @@ impl Run {
     fn delete_or_recreate_group(&mut self) -> Option<String> {
         let Params { groups, min_count, .. } = self.params;
         if let Some(index) = (0..groups).find(|index| !self.group_exists(*index)) {
-            self.world.apply_pod_group(pod_group(index, min_count));
+            self.world.apply_pod_group(pod_group(&self.params, index, min_count));
             return Some(format!("g{index} is created again"));
         }
         let index = if groups == 0 { return None } else { self.random.below(groups) };
@@ -117,13 +117,13 @@ impl Run {
 
     fn group_exists(&self, index: usize) -> bool {
         let name = format!("g{index}");
-        self.world.true_view().groups.values().any(|group| group.key.name == name)
+        self.world.truth.pod_groups.keys().any(|(_, key)| key.name == name)
     }
 
     pub fn recreate_groups(&mut self) {
         for index in 0..self.params.groups {
             if !self.group_exists(index) {
-                self.world.apply_pod_group(pod_group(index, self.params.min_count));
+                self.world.apply_pod_group(pod_group(&self.params, index, self.params.min_count));
             }
         }
     }

@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 use std::fmt;
 
+use super::STRICT;
 use super::fault::Fault;
 use crate::random::Random;
 
@@ -58,6 +59,8 @@ pub struct Params {
     /// Replacements have the name of what they replace, as in a `StatefulSet`.
     pub same_name: bool,
     pub faults: BTreeSet<Fault>,
+    /// `PodGroup`s are disrupted as a whole.
+    pub whole: bool,
     /// Every loss is one that we granted.
     pub quiet: bool,
     /// In percent of the calls, and of the steps.
@@ -105,6 +108,7 @@ impl Params {
             repeats: random.below(50),
             dry_runs: random.below(15),
             preconditions: random.below(40),
+            whole: STRICT && random.chance(25),
         };
         if profile == Profile::Lite {
             params.call_faults = 25;
@@ -131,13 +135,13 @@ impl Params {
 }
 
 fn draw_faults(random: &mut Random, seed: u64, profile: Profile) -> BTreeSet<Fault> {
-    let all = Fault::ALL;
+    let all: Vec<Fault> = Fault::ALL.iter().copied().filter(|f| f.is_generated()).collect();
     if profile == Profile::Lite {
         let alone = usize::try_from(seed % all.len() as u64).expect("small");
         return BTreeSet::from([all[alone]]);
     }
     let quiet = random.chance(50);
     let share = [20, 50, 80][random.below(3)];
-    let chosen: BTreeSet<Fault> = all.iter().copied().filter(|_| random.chance(share)).collect();
+    let chosen: BTreeSet<Fault> = all.into_iter().filter(|_| random.chance(share)).collect();
     chosen.into_iter().filter(|fault| !quiet || !fault.is_involuntary()).collect()
 }

@@ -79,7 +79,10 @@ impl Run {
                 let at = self.world.instance(index).calls_made() + calls;
                 self.doomed.insert(index, at);
             }
-            Fault::Pause if up => {
+            Fault::Pause | Fault::FrozenTogether if up => {
+                if fault == Fault::FrozenTogether {
+                    self.frozen.insert(index);
+                }
                 let longer = Duration::from_millis(self.random.between(1, 60_000).unsigned_abs());
                 let until = self.world.now() + LEASE_DURATION + longer;
                 self.count(fault);
@@ -130,6 +133,12 @@ impl Run {
         self.paused.remove(&index);
         self.log(|| format!("{index} goes on"));
         self.world.instance(index).resume();
+        // What the API server had sent comes before the process looks at its clock.
+        while self.frozen.contains(&index) && self.world.instance(index).answers_waiting() > 0 {
+            self.world.instance(index).deliver_answer(0);
+            self.observe();
+        }
+        self.frozen.remove(&index);
         let now = self.world.now();
         self.world.advance_to(now);
         self.observe();
@@ -139,6 +148,7 @@ impl Run {
         self.log(|| format!("{index} crashes"));
         self.world.instance(index).crash();
         self.doomed.remove(&index);
+        self.frozen.remove(&index);
         for asked in self.requests.values_mut() {
             // What it was about to take back is nobody's concern but time's.
             if asked.instance == index && asked.outcome != Outcome::Allowed {

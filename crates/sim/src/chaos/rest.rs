@@ -1,8 +1,10 @@
 //! The faults end: drains go on, and everything comes to rest.
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use holdfast_core::invariant::Invariant;
+use holdfast_core::model::{Budget, ObjectKey, Timestamp};
 
 use super::clients::{Outcome, describe};
 use super::invariants;
@@ -14,6 +16,10 @@ const RETRY: Duration = Duration::from_secs(5);
 const STUCK_AFTER: Duration = Duration::from_secs(200);
 /// Far more than wait for an instance when the faults end.
 const STEPS_MAX: usize = 20_000;
+/// Two minutes on the slowest clock, and as long again.
+const HELD_MAX: Duration = Duration::from_mins(5);
+/// Several lives of a grant.
+const REFUSED_FOR: Duration = Duration::from_mins(8);
 const DRAINS_WITHIN: Duration = Duration::from_hours(2);
 
 impl Run {
@@ -24,6 +30,7 @@ impl Run {
         // An incomplete reservation is refunded after 15 s, on a clock that may be slow.
         self.advance(Duration::from_secs(40));
         invariants::after_refunds(self);
+        self.refuse_again();
         self.finish_drains();
         invariants::after_drains(self);
         self.advance(Duration::from_mins(5));
@@ -98,6 +105,38 @@ impl Run {
         }
     }
 
+    /// An eviction that is refused behind us every five seconds does not hold a budget for ever: its grant
+    /// ends for a while, so that others have a turn (semantics 5).
+    fn refuse_again(&mut self) {
+        let Some(pod) = self.refused.take() else { return };
+        let end = self.world.now() + REFUSED_FOR;
+        let mut held: BTreeMap<String, Timestamp> = BTreeMap::new();
+        while self.world.now() < end && self.world.pod(&pod).is_some() {
+            if !self.is_asked(&pod) {
+                self.evict(0, &pod);
+            }
+            self.observe();
+            while let Some(allowed) = self.allowed.pop() {
+                self.auditor.end(&allowed.eviction);
+            }
+            self.advance(RETRY);
+            let (now, holders) = (self.world.now(), self.holders(&pod));
+            held.retain(|budget, _| holders.contains(budget));
+            for budget in holders {
+                let since = *held.entry(budget.clone()).or_insert(now);
+                self.require(Invariant::L5, now <= since + HELD_MAX, || {
+                    format!("{budget} holds a grant for {}, which is refused for ever", pod.name)
+                });
+            }
+        }
+    }
+
+    /// The budgets that have a grant for this pod.
+    fn holders(&self, pod: &ObjectKey) -> BTreeSet<String> {
+        let holds = |budget: &&Budget| budget.status.grants.iter().any(|g| g.pod == pod.name);
+        self.world.budgets().filter(holds).map(|budget| budget.key.to_string()).collect()
+    }
+
     /// As `kubectl drain` does it: ask for every pod, wait, ask again for those that were refused.
     fn finish_drains(&mut self) {
         let end = self.world.now() + DRAINS_WITHIN;
@@ -126,7 +165,7 @@ impl Run {
         }
     }
 
-    fn is_asked(&self, pod: &holdfast_core::model::ObjectKey) -> bool {
+    fn is_asked(&self, pod: &ObjectKey) -> bool {
         self.unanswered.iter().any(|id| {
             let asked = &self.requests[id];
             asked.pod == *pod && asked.outcome == Outcome::Waiting

@@ -3,11 +3,12 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
+use holdfast_audit::Auditor;
 use holdfast_core::invariant::Invariant;
 use holdfast_core::model::{BudgetKey, ObjectKey, Timestamp};
 use holdfast_core::{Config, Kind};
 
-use super::clients::{Allowed, Asked, Taken};
+use super::clients::{Allowed, Asked};
 use super::fault::{Counts, Fault};
 use super::invariants;
 use super::leader::Candidate;
@@ -26,8 +27,9 @@ pub(super) struct Run {
     pub unanswered: BTreeSet<String>,
     /// Allowed evictions that may still be executed.
     pub allowed: Vec<Allowed>,
-    /// Pods that an eviction took, by uid.
-    pub taken: BTreeMap<String, Taken>,
+    pub auditor: Auditor,
+    /// So many events of the world's history the auditor has seen.
+    pub audited: usize,
     pub history: invariants::History,
     pub candidates: Vec<Candidate>,
     pub lease: Option<holdfast_core::lease::Record>,
@@ -46,6 +48,10 @@ pub(super) struct Run {
     /// Versions up to here are compacted.
     pub compacted: u64,
     pub paused: BTreeMap<usize, Timestamp>,
+    /// Instances whose API server stands still with them: it waits for their answers as long as they take.
+    pub frozen: BTreeSet<usize>,
+    /// A pod whose evictions are refused behind us, by name.
+    pub refused: Option<ObjectKey>,
     /// The number of calls at which an instance dies.
     pub doomed: BTreeMap<usize, u64>,
     /// Wrong by so much is the time of day that an instance reads when it starts.
@@ -77,7 +83,8 @@ impl Run {
             requests: BTreeMap::new(),
             unanswered: BTreeSet::new(),
             allowed: Vec::new(),
-            taken: BTreeMap::new(),
+            auditor: Auditor::default(),
+            audited: 0,
             history: invariants::History::default(),
             lease: None,
             drains: BTreeSet::new(),
@@ -89,6 +96,8 @@ impl Run {
             positions: BTreeMap::new(),
             compacted: 0,
             paused: BTreeMap::new(),
+            frozen: BTreeSet::new(),
+            refused: None,
             doomed: BTreeMap::new(),
             older: None,
             once_older: BTreeSet::new(),
@@ -156,7 +165,7 @@ impl Run {
     }
 
     pub fn budget_keys(&self) -> Vec<BudgetKey> {
-        self.world.true_view().budgets.keys().cloned().collect()
+        self.world.budgets().map(|budget| budget.key.clone()).collect()
     }
 
     pub fn pod_keys(&self) -> Vec<ObjectKey> {

@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use holdfast_core::model::{BudgetKey, BudgetKind, LabelGroups, Owner, UnavailableSpec};
 
+use super::STRICT;
 use super::fault::Fault;
 use super::params::{Params, Profile};
 use super::run::Run;
@@ -40,7 +41,7 @@ impl Run {
             made.label("app", "a").node(&format!("n{}", count % nodes)).ready()
         };
         for g in 0..groups {
-            self.world.apply_pod_group(pod_group(g, self.params.min_count));
+            self.world.apply_pod_group(pod_group(&self.params, g, self.params.min_count));
             for member in 0..size {
                 let made = pod(&format!("p{g}-{member}"))
                     .label("part", half(g))
@@ -79,8 +80,8 @@ impl Run {
         if self.params.same_name { "StatefulSet" } else { "ReplicaSet" }
     }
 
-    /// Thresholds that a whole cluster meets. Only a budget of one part counts by its owner's scale:
-    /// an owner all of whose pods are gone is none that a budget could know of.
+    /// Thresholds that a whole cluster meets. A budget of single pods counts by its owner's scale only if it
+    /// is of one part: upstream's arithmetic forgets an owner all of whose pods are gone.
     pub fn draw_budget(&mut self, key: &BudgetKey) -> BudgetBuilder {
         let Params { groups, lws_groups, size, .. } = self.params;
         let mut parts = vec![(None, groups + lws_groups)];
@@ -121,8 +122,10 @@ impl Run {
                 }));
             });
         }
+        // Owners that a grant has emptied count too, so the budget may span several.
+        let counted = part.is_some() || (STRICT && per_replica && !is_pub);
         let random = &mut self.random;
-        match (part.is_some(), random.below(4)) {
+        match (counted, random.below(4)) {
             (true, 0) => made.max_unavailable(random.between(1, units)),
             (true, 1) => made.max_unavailable_percent(random.between(1, 100)),
             (true, 2) => made.min_available_percent(random.between(1, 100)),
@@ -154,8 +157,10 @@ impl Run {
     }
 }
 
-pub(super) fn pod_group(index: usize, min_count: i64) -> GroupBuilder {
-    group(&format!("g{index}")).gang(min_count).owned_by("example.com", "Train", half(index))
+pub(super) fn pod_group(params: &Params, index: usize, min_count: i64) -> GroupBuilder {
+    let made = group(&format!("g{index}")).gang(min_count);
+    let made = made.owned_by("example.com", "Train", half(index));
+    if params.whole { made.disrupt_whole() } else { made }
 }
 
 pub(super) fn half(group: usize) -> &'static str {

@@ -7,7 +7,7 @@ use crate::chaos::run::Run;
 
 pub fn after_refunds(run: &mut Run) {
     run.checked(Invariant::L5);
-    for budget in run.world.true_view().budgets.values() {
+    for budget in run.world.budgets() {
         for grant in &budget.status.grants {
             let outcome = run.requests.get(&grant.eviction).map(|asked| asked.outcome);
             let denied =
@@ -20,7 +20,7 @@ pub fn after_refunds(run: &mut Run) {
 }
 
 pub fn at_rest(run: &mut Run) {
-    for budget in run.world.true_view().budgets.values() {
+    for budget in run.world.budgets() {
         let status = &budget.status;
         let none = status.grants.is_empty() && status.disrupted_pods.is_empty();
         run.require(Invariant::L5, none, || {

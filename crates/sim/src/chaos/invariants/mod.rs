@@ -57,6 +57,7 @@ pub(super) fn after_step(run: &mut Run) {
 
 /// To be called before answers are looked at, for these come after the writes that they rest on.
 pub(super) fn look_at_writes(run: &mut Run) {
+    run.sync_auditor();
     for written in run.world.take_writes() {
         after_write(run, &written);
     }

@@ -1,21 +1,17 @@
 //! No grant takes a budget below what it desires.
 //!
-//! * **Exact**, where pods are lost by evictions alone. Whatever is lost, a grant took it, so no budget
-//!   is ever below what it desires, with every pod counted as lost that an allowed eviction may still
-//!   hit.
-//! * **By what was known**, everywhere. Nobody can be blamed for what the watch had not told, so every
-//!   write that records a new grant is held against what its writer had been told when it decided,
-//!   less every pod that a grant of this budget has taken or may still take, whether the writer was
-//!   told of that or not. If the new grants of the write cost units, then enough are left.
+//! * **Exact**, where pods are lost by evictions alone: no budget falls below what it desires, with every
+//!   pod counted as lost that an allowed eviction may still hit. Budgets may be edited, deleted and
+//!   created meanwhile ([`holdfast_audit::Auditor::look`]).
+//! * **By what was known**, everywhere: every write that records a new grant is held against what its
+//!   writer had been told when it decided, less every pod that a grant of this budget, by name, has taken
+//!   or may still take ([`holdfast_audit::Auditor::judge_grants`]).
 
-use std::collections::BTreeSet;
-
+use holdfast_audit::objects as audit;
 use holdfast_core::invariant::Invariant;
-use holdfast_core::model::Operation::Delete;
-use holdfast_core::model::{Budget, Pod};
 
 use super::partition;
-use crate::chaos::count::{Count, concerns, count};
+use crate::audited;
 use crate::chaos::params::Profile;
 use crate::chaos::run::Run;
 use crate::world::Written;
@@ -26,16 +22,13 @@ pub fn after_step(run: &mut Run) {
         return;
     }
     run.checked(Invariant::S1);
-    let truth = run.world.true_view();
-    let lost = |pod: &Pod| run.allowed.iter().any(|a| a.hits(pod));
+    let mut auditor = std::mem::take(&mut run.auditor);
     // Deletes and updates do not ask a budget that is about evictions.
-    let asked = |b: &&Budget| run.params.profile != Profile::Unavailable || concerns(b, Delete);
-    for budget in truth.budgets.values().filter(asked) {
-        let Count { healthy, desired } = count(budget, truth, &lost);
-        run.require(Invariant::S1, healthy >= desired, || {
-            format!("{} has {healthy} of {desired} when all is done that was allowed", budget.key)
-        });
-    }
+    let everyone = run.params.profile != Profile::Unavailable;
+    let asked = |budget: &audit::Budget| everyone || budget.unavailable.is_some();
+    let findings = auditor.look(&|version| run.all_told(version), &asked);
+    run.auditor = auditor;
+    run.require_none(findings);
 }
 
 pub fn after_write(run: &mut Run, written: &Written) {
@@ -45,21 +38,13 @@ pub fn after_write(run: &mut Run, written: &Written) {
     }
     run.checked(Invariant::S1);
     let Written { after, view, by, .. } = written;
-    let of_this = |budgets: &BTreeSet<String>| budgets.contains(&after.uid);
-    let lost = |pod: &Pod| {
-        run.taken.get(&pod.uid).is_some_and(|t| of_this(&t.budgets) && t.is_lost(pod))
-            || run.allowed.iter().any(|a| of_this(&a.budgets) && a.hits(pod))
-            || old.iter().any(|grant| grant.pod == pod.key.name)
-    };
-    // By uid: what was read live may be a successor of the pod that the watch has told of.
-    let lost_by_this = |pod: &Pod| lost(pod) || new.iter().any(|g| g.uid == pod.uid);
-    let without = count(after, view, &lost);
-    let with = count(after, view, &lost_by_this);
-    let costs = with.healthy < without.healthy;
-    run.require(Invariant::S1, !costs || with.healthy >= with.desired, || {
-        format!(
-            "instance {by} knew that {} has {} and needs {}, and granted {new:?}, which leaves {}",
-            after.key, without.healthy, with.desired, with.healthy
-        )
+    let plain = |grants: &[&_]| grants.iter().map(|g| audited::grant(g)).collect::<Vec<_>>();
+    let (old, new) = (plain(&old), plain(&new));
+    let budget = audited::budget(after);
+    let finding = run.auditor.judge_grants(&budget, (&old, &new), &view.state);
+    let finding = finding.map(|mut finding| {
+        finding.message = format!("by what instance {by} knew: {}", finding.message);
+        finding
     });
+    run.require_none(finding);
 }

@@ -53,9 +53,10 @@ fn may_end(run: &Run, written: &Written, grant: &Grant) -> bool {
         _ if asked.operation == Operation::Evict => false,
         None => true,
         Some(pod) => {
-            let stored = asked.generation > 0 && pod.generation >= asked.generation;
-            // When it was applied, it was ready too.
-            pod.terminating || (asked.operation.keeps_pod() && stored && pod.applied)
+            let generation = asked.generation;
+            // When it was applied, it was ready too. A later change may be under way by now.
+            let stored = generation > 0 && run.auditor.was_in_effect(uid, generation);
+            pod.terminating || (asked.operation.keeps_pod() && stored)
         }
     };
     let open = standing.filter_map(|id| run.requests.get(id));
@@ -64,8 +65,8 @@ fn may_end(run: &Run, written: &Written, grant: &Grant) -> bool {
         open.filter(|(asked, (_, uid))| !has_ended(asked, uid)).map(|(_, granted)| granted);
     let is_taken = |uid: &str| {
         let next = |taken: &str| born(taken) >= born(uid);
-        let mut taken = run.taken.iter().filter(|(_, t)| t.generation.is_none());
-        taken.any(|(taken, t)| t.pod == grant.pod && next(taken))
+        let mut taken = run.auditor.losses().filter(|(_, loss)| loss.generation.is_none());
+        taken.any(|(taken, loss)| loss.pod.name == grant.pod && next(taken))
     };
     granted.all(|(at, uid)| is_taken(uid) || *at + EXPIRES <= run.world.now())
 }

@@ -1,55 +1,68 @@
-//! An allowed eviction has a grant in every covering budget, as far as its instance had been told.
-//! (That a denied one has none after refunds is L5.)
+//! An allowed eviction has a grant in every covering budget. (That a denied one has none after refunds is L5.)
+//!
+//! A budget counts that the instance had been told of, or that has covered the pod for so long that an
+//! answer which rests on fresh data knows of it (semantics 6).
 
+use holdfast_audit::objects as audit;
 use holdfast_core::invariant::Invariant;
-use holdfast_core::model::{Budget, Grant, Operation};
+use holdfast_core::model::Operation;
 
+use crate::audited;
+use crate::chaos::STRICT;
 use crate::chaos::clients::{Allowed, Asked};
-use crate::chaos::count::{concerns, selects};
 use crate::chaos::run::Run;
+
+/// Which budgets cover a pod is known as of five seconds before the decision, which may be nine seconds
+/// before the answer; both on a clock that may run at 0.8 times the rate.
+const FRESH_MS: i64 = 20_000;
 
 /// An allow without any grant, because no budget covers the pod.
 pub fn after_pass(run: &mut Run, asked: &Asked) {
     run.checked(Invariant::S3);
-    let truth = run.world.true_view();
-    let told = run.world.view_of(asked.instance);
-    let Some(pod) = told.pods.get(&asked.pod) else { return };
-    let asked_of = |budget: &Budget| selects(budget, pod) && concerns(budget, asked.operation);
-    for budget in told.budgets.values().filter(|budget| asked_of(budget)) {
-        let stands = truth
-            .budgets
-            .get(&budget.key)
-            .is_some_and(|now| now.uid == budget.uid && selects(now, pod));
-        let gone = !truth.pods.contains_key(&asked.pod);
-        run.require(Invariant::S3, gone || !stands, || {
-            format!("instance {} was told of {}", asked.instance, budget.key)
+    let state = run.auditor.state();
+    let Some(pod) = state.pods.get(&audited::name(&asked.pod)) else { return };
+    for budget in run.auditor.covering(pod).filter(|b| concerns(b, asked.operation)) {
+        run.require(Invariant::S3, !is_known(run, asked, budget, pod), || {
+            format!("instance {} let {} pass, which {} covers", asked.instance, pod.key, budget.key)
         });
     }
 }
 
 pub fn after_allow(run: &mut Run, asked: &Asked, allowed: &Allowed) {
     run.checked(Invariant::S3);
-    if run.taken.contains_key(&allowed.uid) {
+    if run.auditor.loss(&allowed.uid).is_some() {
         return;
     }
-    let truth = run.world.true_view();
-    let told = run.world.view_of(asked.instance);
-    let Some(pod) = told.pods.get(&allowed.pod) else { return };
-    let gone = truth.pods.get(&allowed.pod).is_none_or(|pod| pod.uid != allowed.uid);
-    let going = truth.pods.get(&allowed.pod).is_none_or(|pod| pod.terminating);
+    let told = &run.world.view_of(asked.instance).state;
+    let name = audited::name(&allowed.pod);
+    let Some(pod) = told.pods.get(&name) else { return };
+    let stored = run.auditor.state().pods.get(&name);
+    let gone = stored.is_none_or(|pod| pod.uid != allowed.uid);
+    let going = stored.is_none_or(|pod| pod.terminating);
     // With its pod ends what was allowed to be done to that pod alone.
     if asked.operation != Operation::Evict && (gone || going) {
         return;
     }
-    let asked_of = |budget: &Budget| selects(budget, pod) && concerns(budget, asked.operation);
-    let covering = told.budgets.values().filter(|budget| asked_of(budget));
-    for budget in covering.filter_map(|told| truth.budgets.get(&told.key)) {
-        let known = told.budgets[&budget.key].uid == budget.uid && selects(budget, pod);
+    for budget in run.auditor.covering(pod).filter(|b| concerns(b, asked.operation)) {
         // When the pod is gone, the grant may have passed to the next of the name already.
-        let is_of = |g: &Grant| g.uid == allowed.uid || (gone && g.pod == pod.key.name);
+        let is_of = |g: &audit::Grant| g.uid == allowed.uid || (gone && g.pod == allowed.pod.name);
         let recorded = budget.status.grants.iter().any(is_of);
-        run.require(Invariant::S3, !known || recorded, || {
+        run.require(Invariant::S3, recorded || !is_known(run, asked, budget, pod), || {
             format!("{} has no grant in {}", allowed.eviction, budget.key)
         });
     }
+}
+
+/// Whether the instance must know that this budget covers this pod.
+fn is_known(run: &Run, asked: &Asked, budget: &audit::Budget, pod: &audit::Pod) -> bool {
+    let told = &run.world.view_of(asked.instance).state;
+    let told = told.budgets.get(&budget.key);
+    let told = told.is_some_and(|told| told.uid == budget.uid && told.covers(pod));
+    let since = run.auditor.spec_since(&budget.key);
+    told || (STRICT && since.is_some_and(|since| since + FRESH_MS <= asked.at.0))
+}
+
+/// Whether the budget has a say in it.
+fn concerns(budget: &audit::Budget, operation: Operation) -> bool {
+    operation == Operation::Evict || budget.unavailable.is_some()
 }

@@ -8,6 +8,7 @@
 use holdfast_core::invariant::Invariant;
 use holdfast_core::model::ObjectKey;
 
+use crate::audited;
 use crate::chaos::fault::Fault;
 use crate::chaos::run::Run;
 use crate::world::Written;
@@ -20,7 +21,7 @@ pub fn after_write(run: &mut Run, Written { before, after, by, view }: &Written)
         };
         run.checked(Invariant::S4);
         let key = ObjectKey::new(after.key.object.namespace.clone(), old.pod.clone());
-        let told = view.pods.get(&key).is_some_and(|pod| pod.uid == new.uid);
+        let told = view.state.pods.get(&audited::name(&key)).is_some_and(|pod| pod.uid == new.uid);
         if told && run.faults.contains_key(&Fault::Coalesce) {
             continue;
         }

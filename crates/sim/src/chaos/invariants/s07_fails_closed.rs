@@ -1,26 +1,22 @@
 //! A budget that cannot be computed allows nothing, and says why.
 
 use holdfast_core::invariant::Invariant;
-use holdfast_core::model::ConditionStatus;
 
-use crate::chaos::count::unresolved;
+use crate::audited;
 use crate::chaos::run::Run;
 use crate::world::Written;
 
 pub fn after_write(run: &mut Run, Written { after, view, by, .. }: &Written) {
-    let status = &after.status;
-    let condition = status.conditions.iter().find(|c| c.kind == "DisruptionAllowed");
-    let says = condition.is_some_and(|c| c.status == ConditionStatus::True);
-    run.require(Invariant::S7, says == (status.disruptions_allowed > 0), || {
-        format!("{} allows {} and says {condition:?}", after.key, status.disruptions_allowed)
+    let budget = audited::budget(after);
+    let (allowed, condition) = (budget.status.allowed, &budget.status.condition);
+    let says = condition.as_ref().is_some_and(|(is_true, _)| *is_true);
+    run.require(Invariant::S7, says == (allowed > 0), || {
+        format!("{} allows {allowed} and says {condition:?}", after.key)
     });
-    let Some(pod) = unresolved(after, view) else { return };
+    let Some(why) = run.auditor.closed(&budget, &view.state) else { return };
     run.checked(Invariant::S7);
-    let why = condition.is_some_and(|c| !c.message.is_empty());
-    run.require(Invariant::S7, status.disruptions_allowed == 0 && why, || {
-        format!(
-            "instance {by} cannot know the replica of {} and lets {} allow {}: {condition:?}",
-            pod.key.name, after.key, status.disruptions_allowed
-        )
+    let explained = condition.as_ref().is_some_and(|(_, message)| !message.is_empty());
+    run.require(Invariant::S7, allowed == 0 && explained, || {
+        format!("instance {by} lets {} allow {allowed} ({condition:?}), but {why}", after.key)
     });
 }

@@ -4,9 +4,8 @@
 use holdfast_core::invariant::Invariant;
 use holdfast_core::verdict::{Denial, DenyReason};
 
+use crate::audited;
 use crate::chaos::clients::Asked;
-use crate::chaos::count::{blocks, selects};
-use crate::chaos::fault::Fault;
 use crate::chaos::run::Run;
 
 pub fn after_denial(run: &mut Run, asked: &Asked, denial: &Denial) {
@@ -17,18 +16,16 @@ pub fn after_denial(run: &mut Run, asked: &Asked, denial: &Denial) {
         && instance.kinds_waiting().is_empty();
     // Of fewer kinds it can tell less.
     let older = run.older == Some(asked.instance);
-    // What a deleted budget granted still counts, and no object shows it.
-    let deletions = [Fault::BudgetDeleted, Fault::BudgetRecreated];
-    let orphans = deletions.iter().any(|fault| run.faults.contains_key(fault));
-    if !plain || older || orphans || denial.reason != DenyReason::BudgetExhausted {
+    if !plain || older || denial.reason != DenyReason::BudgetExhausted {
         return;
     }
     run.checked(Invariant::S9);
-    let truth = run.world.true_view();
-    let Some(pod) = truth.pods.get(&asked.pod) else { return };
+    let state = run.auditor.state();
+    let Some(pod) = state.pods.get(&audited::name(&asked.pod)) else { return };
+    let operation = audited::operation(asked.operation);
     for key in denial.causes.iter().filter_map(|cause| cause.budget.as_ref()) {
-        let Some(budget) = truth.budgets.get(key) else { continue };
-        let truly = selects(budget, pod) && blocks(budget, truth, pod, asked.operation);
+        let Some(budget) = state.budgets.get(&audited::budget_key(key)) else { continue };
+        let truly = budget.covers(pod) && run.auditor.blocks(budget, pod, operation);
         run.require(Invariant::S9, truly, || {
             format!("{key} does not block {pod:?}: {}", denial.message)
         });

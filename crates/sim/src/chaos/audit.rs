@@ -1,0 +1,45 @@
+//! The auditor follows the world, and the invariants ask it.
+
+use holdfast_audit::{Finding, Rule};
+use holdfast_core::Kind;
+use holdfast_core::invariant::Invariant;
+
+use super::run::Run;
+use crate::audited;
+
+impl Run {
+    /// Shows the auditor what has happened since the last call.
+    pub fn sync_auditor(&mut self) {
+        self.auditor.pass_time(self.world.now().0);
+        for (_, input) in self.world.history_from(self.audited) {
+            self.audited += 1;
+            match audited::change(input) {
+                Some((object, false)) => self.auditor.stored(object),
+                Some((object, true)) => self.auditor.deleted(&object),
+                None => {}
+            }
+        }
+    }
+
+    /// Whether every instance that is up has been told of the pods as of this version.
+    pub fn all_told(&self, version: u64) -> bool {
+        let up = self.world.instances.iter().filter(|instance| instance.engine.is_some());
+        up.into_iter().all(|instance| instance.view.has_reached(&Kind::Pod, version))
+    }
+
+    /// Ends the run at a finding.
+    pub fn require_none(&self, findings: impl IntoIterator<Item = Finding>) {
+        for finding in findings {
+            let invariant = match finding.rule {
+                Rule::S1 => Invariant::S1,
+                Rule::S3 => Invariant::S3,
+                Rule::S7 => Invariant::S7,
+                Rule::S9 => Invariant::S9,
+                Rule::L1 => Invariant::L1,
+                Rule::L3 => Invariant::L3,
+                Rule::L4 => Invariant::L4,
+            };
+            self.require(invariant, false, || format!("{} {}", finding.budget, finding.message));
+        }
+    }
+}
