@@ -79,6 +79,8 @@ pub struct Engine {
     /// How far each kind's watch has come.
     progress: Progress,
     leads: bool,
+    /// Namespaces with requests that wait until a watch or a list has come far enough.
+    waiting: BTreeSet<Arc<str>>,
     timers: Timers,
     reads: Reads,
     leisure: Leisure,
@@ -96,6 +98,7 @@ impl Engine {
             now: Timestamp::default(),
             namespaces: BTreeMap::new(),
             lists: BTreeMap::new(),
+            waiting: BTreeSet::new(),
             timers: Timers::default(),
             reads: Reads::default(),
             leisure: Leisure::default(),
@@ -108,6 +111,9 @@ impl Engine {
     pub fn handle(&mut self, now: Timestamp, input: Input) {
         self.now = now;
         self.dispatch(now, input);
+        for namespace in self.waiting.clone() {
+            self.within(now, &namespace, Namespace::watch_progressed);
+        }
         while let Some((namespace, due)) = self.timers.pop_due(now) {
             self.timers.woken();
             self.within(now, &namespace, |ns, cx| ns.due(cx, due));
@@ -369,6 +375,11 @@ impl Engine {
         let namespace =
             self.namespaces.entry(name.clone()).or_insert_with(|| Namespace::new(name.clone()));
         f(namespace, &mut context);
+        if namespace.is_waiting() {
+            self.waiting.insert(name.clone());
+        } else {
+            self.waiting.remove(name);
+        }
         if namespace.is_empty() {
             self.namespaces.remove(name);
         }

@@ -32,6 +32,8 @@ pub(super) struct BudgetEntry {
     pub(super) writer: Writer,
     /// What its numbers were computed from.
     pub(super) seen: Seen,
+    /// The version at which this instance learned of the budget.
+    pub(super) first_version: ResourceVersion,
     /// Grants may be for a later pod than the cache has; they are bound when it has caught up.
     pub(super) strays: bool,
     pub(super) announced: Announced,
@@ -205,6 +207,7 @@ impl Namespace {
         let entry = BudgetEntry {
             id: id.clone(),
             scope: effective_scope(cx, &budget),
+            first_version: budget.version.clone(),
             object: budget,
             selector: Ok(None),
             tally: Tally::default(),

@@ -38,6 +38,7 @@ impl Namespace {
         let generation = budget.object.generation;
         let mut status = budget.object.status.clone();
         budget.ledger.write_into(&mut status);
+        self.drop_impossible(&budget.object.uid, &mut status);
         budget.seen.write_into(&mut status.watermarks);
         match &evaluation.failure {
             Some(Failure::Processing) => return status,

@@ -153,7 +153,7 @@ impl Namespace {
             }
             entry.writer.looked(cx.leisure);
             // Others do it, or it would be done by less than was seen already.
-            if cx.leads && self.is_current(cx, id) {
+            if cx.leads && self.may_write_status(cx, id) {
                 self.announce(cx, id);
                 self.commit(cx, id);
             } else {

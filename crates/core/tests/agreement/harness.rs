@@ -4,13 +4,13 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
 
-use holdfast_core::io::{Change, PodReadOutcome, ScaleOutcome, WriteOutcome};
+use holdfast_core::io::{Change, PodReadOutcome, ScaleOutcome, SnapshotOutcome, WriteOutcome};
 use holdfast_core::model::{
     Budget, BudgetKey, BudgetStatus, Condition, ConditionStatus, Grant, ObjectKey, Operation,
     Phase, ResourceVersion, Timestamp,
 };
 use holdfast_core::verdict::{AllowReason, Verdict};
-use holdfast_core::{Command, Config, Engine, Eviction, Input};
+use holdfast_core::{Command, Config, Engine, Eviction, Input, Kind};
 
 use super::ledger::Ledger;
 use super::ops::Fate;
@@ -171,7 +171,14 @@ impl Harness {
                 let outcome = known.map_or(ScaleOutcome::NotFound, |(_, outcome)| outcome.clone());
                 self.queue.push_back(Input::ScaleRead { namespace, owner, outcome });
             }
-            Command::ListNamespace { .. } => panic!("one instance is never behind itself"),
+            Command::ListNamespace { kind, namespace } => {
+                assert_eq!(kind, Kind::Pod, "only a new budget makes a lone instance list");
+                let pods = self.world.pods.values().filter(|p| p.key.namespace == namespace);
+                let objects = pods.map(|p| Input::Pod(Change::Applied(p.clone()))).collect();
+                let version = self.world.next_version();
+                let outcome = SnapshotOutcome::Listed { version, objects };
+                self.queue.push_back(Input::Snapshot { kind, namespace, outcome });
+            }
             Command::WakeAt(at) => self.wake = Some(at),
             Command::Event(_) | Command::ClearDisruptionTarget { .. } | Command::Relate { .. } => {}
         }

@@ -75,6 +75,7 @@ fn ends_by_the_last_state_of_a_deleted_pod() {
     let mut last = lone.pods.remove("a").expect("a");
     mark(&mut last);
     last.terminating = true;
+    last.version = lone.next_version();
     lone.feed(Input::Pod(Change::Deleted(last)));
     lone.pod(Pod { uid: "uid-a2".to_owned(), ..pod("a") });
     lone.verify("pdb", (1, 2, 1, 2));

@@ -4,14 +4,16 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use holdfast_core::io::{Change, Event, PodReadOutcome, Regarding, ScaleOutcome, WriteOutcome};
+use holdfast_core::io::{
+    Change, Event, PodReadOutcome, Regarding, ScaleOutcome, SnapshotOutcome, WriteOutcome,
+};
 use holdfast_core::model::{
     Budget, BudgetKey, BudgetSpec, BudgetStatus, Condition, ControllerRef, GroupKind,
     LabelSelector, ObjectKey, Operation, Owner, Phase, Pod, ResourceVersion, Scope, Threshold,
     Timestamp, UnhealthyPolicy,
 };
 use holdfast_core::verdict::Verdict;
-use holdfast_core::{Command, Config, Engine, Eviction, Input};
+use holdfast_core::{Command, Config, Engine, Eviction, Input, Kind};
 
 pub const NAMESPACE: &str = "default";
 pub const START: Timestamp = Timestamp::from_secs(1_800_000_000);
@@ -141,7 +143,14 @@ impl Lone {
                     self.scales.get(&owner.name).cloned().unwrap_or(ScaleOutcome::NotFound);
                 vec![Input::ScaleRead { namespace, owner, outcome }]
             }
-            Command::ListNamespace { .. } => panic!("one instance is never behind itself"),
+            Command::ListNamespace { kind, namespace } => {
+                assert_eq!(kind, Kind::Pod, "only a new budget makes a lone instance list");
+                let pods = self.pods.values().filter(|p| p.key.namespace == namespace);
+                let objects = pods.map(|p| Input::Pod(Change::Applied(p.clone()))).collect();
+                let version = ResourceVersion::from(self.version);
+                let outcome = SnapshotOutcome::Listed { version, objects };
+                vec![Input::Snapshot { kind, namespace, outcome }]
+            }
             Command::ClearDisruptionTarget { pod, .. } => {
                 self.cleared.push(pod.name);
                 vec![]
@@ -161,7 +170,7 @@ impl Lone {
         }
     }
 
-    fn next_version(&mut self) -> ResourceVersion {
+    pub fn next_version(&mut self) -> ResourceVersion {
         self.version += 1;
         ResourceVersion::from(self.version)
     }

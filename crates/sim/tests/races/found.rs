@@ -6,7 +6,7 @@ use holdfast_core::verdict::AllowReason;
 use holdfast_core::{Command, Kind};
 use holdfast_sim::{Fate, World, budget, pod};
 
-use crate::{cluster, grants, reason};
+use crate::{cluster, grants, reason, show_pods};
 
 fn answer_first(world: &mut World) {
     world.instance(0).end_call(0, Fate::Answered);
@@ -16,6 +16,8 @@ fn answer_first(world: &mut World) {
 fn between_two_budgets() -> (World, String) {
     let mut world = cluster(2);
     world.apply_budget(budget("two").per_replica().min_available(1));
+    // The pod watch passes the version of the new budget, so that no list is needed.
+    show_pods(&mut world);
     world.advance(Duration::from_secs(1));
     world.instance(0).hold_calls();
     let eviction = world.instance(0).eviction("a-0");

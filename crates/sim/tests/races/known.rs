@@ -7,7 +7,7 @@ use holdfast_core::verdict::{AllowReason, Verdict};
 use holdfast_core::{Command, Config, Kind};
 use holdfast_sim::{Fate, World, budget, group, pod};
 
-use crate::{cluster, grants, reason};
+use crate::{cluster, grants, reason, show_pods};
 
 /// Pod and request of each grant.
 fn granted(world: &World, budget: &str) -> Vec<(String, String)> {
@@ -146,6 +146,8 @@ fn a_grant_does_not_expire_while_its_pod_is_on_its_way_out_unseen() {
 fn crash_between_two_budgets() -> World {
     let mut world = cluster(2);
     world.apply_budget(budget("two").per_replica().min_available(1));
+    // The pod watch passes the version of the new budget, so that no list is needed.
+    show_pods(&mut world);
     world.advance(Duration::from_secs(2));
     world.instance(0).hold_calls();
     let eviction = world.instance(0).eviction("a-0");

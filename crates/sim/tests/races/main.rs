@@ -2,6 +2,7 @@
 //! as it can be told.
 
 mod found;
+mod hostile;
 mod known;
 
 use std::time::Duration;
@@ -27,6 +28,11 @@ fn cluster(instances: usize) -> World {
     }
     world.advance(Duration::from_secs(2));
     world
+}
+
+/// Lets the pod watch pass the version of everything that happened so far.
+fn show_pods(world: &mut World) {
+    world.edit_pod("c-1", |pod| pod.generation += 1);
 }
 
 fn grants<'a>(world: &'a World, budget: &str) -> &'a [Grant] {
