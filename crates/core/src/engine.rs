@@ -154,7 +154,7 @@ impl Engine {
     /// `policy/v1` budget would refuse it.
     pub fn opinions(&self, pod: &ObjectKey) -> (Vec<OpinionView>, Option<String>) {
         let namespace = self.namespaces.get(pod.namespace.as_str());
-        namespace.map(|namespace| namespace.opinions(&pod.name)).unwrap_or_default()
+        namespace.map(|namespace| namespace.opinions(self.now, &pod.name)).unwrap_or_default()
     }
 
     /// Looks at every budget, so not for every input.

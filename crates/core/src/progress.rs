@@ -34,6 +34,10 @@ impl Progress {
         self.reached.get(kind).is_some_and(|reached| !reached.is_older_than(version))
     }
 
+    pub(crate) fn reached(&self, kind: &Kind) -> Option<&ResourceVersion> {
+        self.reached.get(kind)
+    }
+
     /// None for a kind that this instance does not read: it cannot be behind on that.
     pub(crate) fn kind(&self, name: &str) -> Option<&Kind> {
         self.names.get(name)

@@ -183,6 +183,9 @@ impl From<Grant> for model::Grant {
             operation: Operation::from_name(&grant.operation).unwrap_or_default(),
             generation: grant.generation,
             shared: grant.shared,
+            age_seconds: grant.age_seconds,
+            pinned: grant.pinned,
+            targeted_before: grant.targeted_before,
         }
     }
 }
@@ -204,6 +207,9 @@ impl From<&model::Grant> for Grant {
             },
             generation: grant.generation,
             shared: grant.shared,
+            age_seconds: grant.age_seconds,
+            pinned: grant.pinned,
+            targeted_before: grant.targeted_before,
         }
     }
 }

@@ -107,6 +107,7 @@ pub struct Condition {
 }
 
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
 pub struct Grant {
     pub pod: String,
     #[serde(default, deserialize_with = "null_default", skip_serializing_if = "String::is_empty")]
@@ -130,6 +131,12 @@ pub struct Grant {
     pub generation: i64,
     #[serde(default, deserialize_with = "null_default", skip_serializing_if = "is_false")]
     pub shared: bool,
+    #[serde(default, deserialize_with = "null_default", skip_serializing_if = "is_zero")]
+    pub age_seconds: i64,
+    #[serde(default, deserialize_with = "null_default", skip_serializing_if = "is_false")]
+    pub pinned: bool,
+    #[serde(default, deserialize_with = "null_default", skip_serializing_if = "is_false")]
+    pub targeted_before: bool,
 }
 
 #[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes a reference")]

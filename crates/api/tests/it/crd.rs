@@ -172,6 +172,9 @@ fn shared() -> (Requirement, LabelSelector, Condition, Grant) {
     let condition = Condition { observed_generation: 1, ..Condition::default() };
     let grant = Grant {
         shared: true,
+        age_seconds: 1,
+        pinned: true,
+        targeted_before: true,
         uid: "u".into(),
         replica: "r".into(),
         requester: "q".into(),

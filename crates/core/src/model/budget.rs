@@ -188,13 +188,25 @@ pub struct Grant {
     /// Several evictions by name were allowed by it. When one of them has taken the pod, another may yet
     /// take the next of that name.
     pub shared: bool,
+    /// The age of the grant in whole seconds when the status was written. Clocks of instances differ, so the object
+    /// carries an age and not only a time.
+    pub age_seconds: i64,
+    /// The eviction has the pod's uid as a precondition, so it cannot hit another pod of the name.
+    pub pinned: bool,
+    /// The pod had the condition `DisruptionTarget` before the grant. The condition is no evidence of this eviction.
+    pub targeted_before: bool,
 }
 
 impl Grant {
-    /// The operation is about this very pod and cannot hit another of the name: all but evictions, which
-    /// name a pod. It ends with the pod.
+    /// Returns whether the operation cannot hit another pod of the name: all operations but evictions by name. The
+    /// grant ends with the pod.
     pub fn is_exact(&self) -> bool {
-        self.operation != Operation::Evict
+        self.operation != Operation::Evict || self.pinned
+    }
+
+    /// Returns whether the grant ends when its pod terminates with the condition of the Eviction API.
+    pub fn ends_by_evidence(&self) -> bool {
+        self.is_exact() || !(self.shared || self.targeted_before)
     }
 
     /// Whether whoever has it needs no other for this operation. What was free because the pod would stay,

@@ -78,6 +78,17 @@ impl Namespace {
         pods.all(|(kind, version)| self.has_seen(cx, &budget.object.uid, kind, version))
     }
 
+    /// Returns the version up to which this instance has seen the pods of this namespace.
+    pub(super) fn pods_seen(&self, cx: &Context<'_>) -> Option<ResourceVersion> {
+        let listed = self.behind.snapshots.get(&Kind::Pod);
+        let reached = cx.progress.reached(&Kind::Pod);
+        let newest = match (listed, reached) {
+            (Some(listed), Some(reached)) if reached.is_older_than(listed) => Some(listed),
+            (listed, reached) => reached.or(listed),
+        };
+        newest.cloned()
+    }
+
     /// Removes watermarks that are impossible, so that the next write replaces them by true ones.
     pub(super) fn drop_impossible(&self, uid: &str, status: &mut BudgetStatus) {
         for claim in self.behind.impossible.iter().filter(|claim| claim.budget == uid) {

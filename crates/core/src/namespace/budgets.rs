@@ -55,6 +55,13 @@ pub(super) struct BuiltinEntry {
     pub(super) selector: Option<Selector>,
 }
 
+impl BudgetEntry {
+    /// Returns whether the status names the pods that it was computed from.
+    pub(super) fn has_pod_watermark(&self) -> bool {
+        self.object.status.watermarks.contains_key(&Kind::Pod.to_string())
+    }
+}
+
 impl Namespace {
     pub(crate) fn apply_budget(&mut self, cx: &mut Context<'_>, budget: Budget) {
         let id = self.budget_id(&budget.key);
@@ -75,6 +82,7 @@ impl Namespace {
             // An answer that was long on its way must not bring back what is gone.
             Some(entry) if budget.version.is_older_than(&entry.object.version) => {}
             Some(_) => {
+                self.successors.remove(&id);
                 // The successor is in force before anybody who waited for the old one starts over.
                 let writer = self.remove_budget(cx, &id);
                 self.create_budget(cx, &id, budget);
@@ -149,7 +157,11 @@ impl Namespace {
 
     pub(crate) fn delete_budget(&mut self, cx: &mut Context<'_>, key: &BudgetKey) {
         let id = self.budget_id(key);
+        let successor = self.successors.remove(&id);
         let writer = self.remove_budget(cx, &id);
+        if let Some(successor) = successor {
+            self.create_budget(cx, &id, *successor);
+        }
         self.budget_gone(cx, &id, writer);
     }
 

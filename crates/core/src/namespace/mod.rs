@@ -19,6 +19,7 @@ mod grants;
 mod kept;
 mod last_look;
 mod ledger;
+mod live_grant;
 mod objects;
 mod orphans;
 #[cfg(feature = "planted-bugs")]
@@ -43,7 +44,7 @@ use crate::engine::Config;
 use crate::intern::Interner;
 use crate::io::{Command, Kind, PodReadOutcome};
 use crate::leisure::Leisure;
-use crate::model::{BudgetKey, GroupKind, ResourceVersion, Scope, Target, Timestamp};
+use crate::model::{Budget, BudgetKey, GroupKind, ResourceVersion, Scope, Target, Timestamp};
 use crate::progress::Progress;
 use crate::replica::{Dependency, Objects, ReplicaKey};
 use crate::selector::SelectorIndex;
@@ -53,7 +54,7 @@ use crate::timer::{Due, Timers};
 use behind::Behind;
 use budgets::{BudgetEntry, BuiltinEntry};
 use kept::Controllers;
-use ledger::LiveGrant;
+use live_grant::LiveGrant;
 use pods::{PodEntry, ReplicaEntry};
 use relate::Relating;
 use requests::Request;
@@ -73,6 +74,9 @@ pub(crate) struct Namespace {
     controllers: Controllers,
     budgets: BTreeMap<BudgetId, BudgetEntry>,
     budget_index: SelectorIndex<BudgetId>,
+    /// Budgets that were recreated, as an answer showed. Each is in force when the watch has shown the deletion of
+    /// its predecessor, and with it the last grants. Until then nothing is allowed in this namespace.
+    successors: BTreeMap<BudgetId, Box<Budget>>,
     /// Budgets that name a workload instead of labels.
     targets: BTreeMap<Target, BTreeSet<BudgetId>>,
     builtins: BTreeMap<String, BuiltinEntry>,
@@ -153,6 +157,7 @@ impl Namespace {
             controllers: Controllers::default(),
             budgets: BTreeMap::new(),
             budget_index: SelectorIndex::default(),
+            successors: BTreeMap::new(),
             targets: BTreeMap::new(),
             builtins: BTreeMap::new(),
             builtin_index: SelectorIndex::default(),
@@ -211,6 +216,7 @@ impl Namespace {
                 let of_kind = self.budgets.values().filter(|b| b.id.kind.watched() == *kind);
                 let gone = of_kind.filter(|b| gone(&b.id.object.name, &b.object.version));
                 for id in gone.map(|b| b.id.clone()).collect::<Vec<_>>() {
+                    self.successors.retain(|of, successor| *of != id || newer(&successor.version));
                     self.delete_budget(cx, &id);
                 }
             }

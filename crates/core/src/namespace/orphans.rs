@@ -1,7 +1,7 @@
 //! Grants of budgets that were deleted: a budget that comes back within two minutes keeps them
 //! (semantics 5).
 
-use super::ledger::{LiveGrant, State};
+use super::live_grant::{LiveGrant, State};
 use super::{BudgetId, Context, Namespace};
 
 impl Namespace {

@@ -141,7 +141,7 @@ impl Namespace {
         self.change_membership(cx, name, None);
         if let Some(entry) = self.pods.remove(name) {
             self.release(&entry);
-            self.end_exact_of(cx, name, &entry.pod.uid.to_string());
+            self.end_exact_of(cx, (name, &entry.pod.uid.to_string()), version);
         }
         for budget in budgets {
             self.saw_pod(cx, &budget, version);

@@ -18,7 +18,7 @@ use super::units::{concerned, labelled};
 use super::writer::Op;
 use super::{BudgetId, Context, Covering, Namespace, ReadPurpose};
 use crate::io::{Command, Eviction, PodReadOutcome};
-use crate::model::{BudgetKey, Operation, Phase, Pod};
+use crate::model::{BudgetKey, Operation, Phase, Pod, Timestamp};
 use crate::timer::Due;
 use crate::verdict::{AllowReason, Allowed, Denial, DenyReason, Verdict};
 
@@ -170,8 +170,21 @@ impl Namespace {
         }
     }
 
+    /// Returns whether the request was denied because a budget was recreated and may not be in force yet.
+    pub(super) fn deny_while_recreated(&mut self, cx: &mut Context<'_>, id: &str) -> bool {
+        let Some(budget) = self.successors.keys().next() else { return false };
+        let name = &budget.object.name;
+        let why =
+            format!("budget {name} was created again a moment ago, and is still being processed");
+        self.deny(cx, id, refuse(DenyReason::BeingProcessed, &why));
+        true
+    }
+
     /// Ask every budget in memory; only if none objects, begin to record.
     fn decide(&mut self, cx: &mut Context<'_>, id: &str) {
+        if self.deny_while_recreated(cx, id) {
+            return;
+        }
         let Some(request) = self.requests.get_mut(id) else { return };
         let name = request.eviction.pod.name.clone();
         let Some(entry) = self.pods.get(name.as_str()) else { return };
@@ -197,7 +210,7 @@ impl Namespace {
         let mut grants = Vec::new();
         let mut recorded = Covering::new();
         for budget in &covering {
-            match self.opinion(budget, pod, operation, exempt) {
+            match self.opinion(cx.now, budget, pod, operation, exempt) {
                 Opinion::Deny(objection) => {
                     let blamed = if planted!(BlameAnother) { &covering[0] } else { budget };
                     objections.push((blamed.clone(), objection));
@@ -210,7 +223,15 @@ impl Namespace {
             }
         }
         if !objections.is_empty() {
+            // The first one gives the reason. This one tells most: the budgets' numbers are not what is wrong.
+            objections.sort_by_key(|(_, objection)| objection.reason != DenyReason::NotDeleted);
             let denial = self.explain(pod, operation, &objections);
+            let uid = pod.pod.uid.to_string();
+            for (budget, objection) in &objections {
+                if objection.reason == DenyReason::NotDeleted {
+                    self.report_not_deleted(cx, budget, &name, &uid);
+                }
+            }
             return self.deny(cx, id, denial);
         }
         if recorded.is_empty() {
@@ -271,9 +292,10 @@ impl Namespace {
         }
     }
 
-    /// Rule 0 to 7 for one budget, and the bound on its grants.
+    /// Rule 0 to 7 for one budget, and the bounds on its grants.
     pub(super) fn opinion(
         &self,
+        now: Timestamp,
         budget: &BudgetId,
         pod: &PodEntry,
         operation: Operation,
@@ -281,14 +303,28 @@ impl Namespace {
     ) -> Opinion {
         let Some(entry) = self.budgets.get(budget) else { return Opinion::Allow { cost: 0 } };
         let opinion = self.assess(entry, pod, operation, exempt);
-        if !matches!(opinion, Opinion::Allow { .. }) || !entry.ledger.is_full() {
-            return opinion;
+        let uid = pod.pod.uid.to_string();
+        let reason = match opinion {
+            Opinion::Allow { .. } if entry.ledger.is_full() => Some(DenyReason::TooManyGrants),
+            Opinion::Allow { .. } if entry.ledger.is_refused(&pod.name, &uid, now) => {
+                Some(DenyReason::NotDeleted)
+            }
+            Opinion::Allow { .. } => None,
+            Opinion::Renew { .. } => {
+                let live = entry.ledger.entry(&pod.name, &uid);
+                let is_old = live.is_some_and(|live| !live.may_be_renewed(operation, now));
+                is_old.then_some(DenyReason::NotDeleted)
+            }
+            Opinion::Pass | Opinion::Deny(_) => None,
+        };
+        match reason {
+            None => opinion,
+            Some(_) if exempt => Opinion::Pass,
+            Some(reason) => {
+                let evaluation = self.evaluate(entry);
+                Opinion::Deny(Objection { reason, evaluation, replica: None })
+            }
         }
-        if exempt {
-            return Opinion::Pass;
-        }
-        let evaluation = self.evaluate(entry);
-        Opinion::Deny(Objection { reason: DenyReason::TooManyGrants, evaluation, replica: None })
     }
 
     pub(super) fn allow(&mut self, cx: &mut Context<'_>, id: &str, reason: AllowReason) {

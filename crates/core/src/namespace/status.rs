@@ -37,7 +37,7 @@ impl Namespace {
         let evaluation = self.evaluate(budget);
         let generation = budget.object.generation;
         let mut status = budget.object.status.clone();
-        budget.ledger.write_into(&mut status);
+        budget.ledger.write_into(&mut status, now);
         self.drop_impossible(&budget.object.uid, &mut status);
         budget.seen.write_into(&mut status.watermarks);
         match &evaluation.failure {

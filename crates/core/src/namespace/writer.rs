@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use super::explain::refuse;
 use super::ledger::has_recorded;
+use super::live_grant::AGE_STEP;
 use super::reserve::Turn;
 use super::status::is_misconfigured;
 use super::{BudgetId, Context, Namespace};
@@ -34,15 +35,15 @@ pub(super) struct Writer {
     pub(super) in_flight: Option<Batch>,
     /// A look at the status is due then.
     housekeeping: Option<Timestamp>,
-    /// A fresh read is under way.
-    reading: bool,
+    /// A fresh read is under way, and was sent then.
+    reading: Option<Timestamp>,
     /// When it last wrote.
     wrote_at: Option<Timestamp>,
     /// How many requests the last write carried.
     crowd: usize,
     /// What is queued waits for company until then.
     waits_until: Option<Timestamp>,
-    /// When the API server itself last showed us the budget.
+    /// When the newest call was sent whose answer showed the budget as the API server has it.
     pub(super) read_at: Option<Timestamp>,
 }
 
@@ -79,7 +80,7 @@ impl Writer {
 
     /// A write or a read is under way; its answer leads on.
     fn is_busy(&self) -> bool {
-        self.in_flight.is_some() || self.reading
+        self.in_flight.is_some() || self.reading.is_some()
     }
 
     /// What the write that is under way, or of which nobody knows what became, makes of the status.
@@ -176,7 +177,9 @@ impl Namespace {
         let Some(entry) = self.budgets.get_mut(id) else { return };
         if entry.object.uid != uid {
             // About its predecessor. What is under way for this one is not answered by that.
-            if let WriteOutcome::Current(budget) = outcome {
+            if let WriteOutcome::Current(budget) = outcome
+                && budget.uid == entry.object.uid
+            {
                 self.apply_budget(cx, *budget);
             }
             return;
@@ -188,11 +191,13 @@ impl Namespace {
             }
             // The batch stays under way, its grants count, and nothing else is written until a
             // fresh read shows what happened.
-            entry.writer.reading = false;
+            entry.writer.reading = None;
             return self.read_afresh(cx, id);
         }
-        entry.writer.reading = false;
-        entry.writer.read_at = Some(cx.now);
+        let sent = entry.writer.reading.take().or(entry.writer.wrote_at);
+        if matches!(outcome, WriteOutcome::Current(_)) {
+            entry.writer.read_at = sent;
+        }
         let batch = match (entry.writer.in_flight.take(), &outcome) {
             (Some(batch), _) => batch,
             // Nothing was under way: the answer to a read.
@@ -224,8 +229,13 @@ impl Namespace {
                 }
             }
             WriteOutcome::Current(budget) => {
+                // The budget was recreated. The watch still has to show what its predecessor granted last; until
+                // it has shown the deletion, the requests of this batch wait.
                 entry.writer.in_flight = Some(batch);
-                self.apply_budget(cx, *budget);
+                if !budget.version.is_older_than(&entry.object.version) {
+                    self.successors.insert(id.clone(), budget);
+                }
+                return;
             }
             WriteOutcome::Gone => {
                 entry.writer.in_flight = Some(batch);
@@ -260,8 +270,9 @@ impl Namespace {
 
     fn read_afresh(&mut self, cx: &mut Context<'_>, id: &BudgetId) {
         if let Some(entry) = self.budgets.get_mut(id)
-            && !std::mem::replace(&mut entry.writer.reading, true)
+            && entry.writer.reading.is_none()
         {
+            entry.writer.reading = Some(cx.now);
             let uid = entry.object.uid.clone();
             cx.send(Command::ReadBudget { budget: (**id).clone(), uid });
         }
@@ -409,8 +420,15 @@ fn count(counters: &mut Counters, scope: Scope, status: &BudgetStatus) {
     counters.misconfigured += u64::from(is_misconfigured(status));
 }
 
-/// A status is not written for its watermarks alone: every pod event would be a write.
+/// A status is not written for its watermarks alone: every pod event would be a write. Nor is it for ages of grants,
+/// but for steps of them.
 fn says_the_same(new: &BudgetStatus, old: &BudgetStatus) -> bool {
-    let watermarks = old.watermarks.clone();
-    BudgetStatus { watermarks, ..new.clone() } == *old
+    let mut new = BudgetStatus { watermarks: old.watermarks.clone(), ..new.clone() };
+    let step = i64::try_from(AGE_STEP.as_secs()).unwrap_or(i64::MAX);
+    for (grant, old) in new.grants.iter_mut().zip(&old.grants) {
+        if (0..step).contains(&(grant.age_seconds - old.age_seconds)) {
+            grant.age_seconds = old.age_seconds;
+        }
+    }
+    new == *old
 }

@@ -35,6 +35,13 @@ fn show_pods(world: &mut World) {
     world.edit_pod("c-1", |pod| pod.generation += 1);
 }
 
+/// As in native mode: the API server deletes whatever pod has the name. The eviction is not executed yet.
+fn evict_by_name(world: &mut World, pod: &str) -> Verdict {
+    let mut eviction = world.eviction(pod);
+    eviction.by_name = true;
+    world.decide(eviction)
+}
+
 fn grants<'a>(world: &'a World, budget: &str) -> &'a [Grant] {
     &world.budget(budget).expect("it exists").status.grants
 }
