@@ -74,6 +74,38 @@ impl LabelSelector {
     }
 }
 
+impl LabelSelector {
+    /// Whether labels may match of which some values are not known: `varies` says of which keys.
+    pub(crate) fn may_match<'a>(
+        &self,
+        value: impl Fn(&str) -> Option<&'a str>,
+        varies: impl Fn(&str) -> bool,
+    ) -> bool {
+        let rules_out =
+            |r: &crate::model::Requirement| !varies(&r.key) || r.operator == Operator::DoesNotExist;
+        let known = Self {
+            match_labels: self
+                .match_labels
+                .iter()
+                .filter(|(key, _)| !varies(key))
+                .map(own)
+                .collect(),
+            match_expressions: self
+                .match_expressions
+                .iter()
+                .filter(|r| rules_out(r))
+                .cloned()
+                .collect(),
+        };
+        // A label whose value varies is there.
+        known.matches(|key| if varies(key) { Some("") } else { value(key) })
+    }
+}
+
+fn own((key, value): (&String, &String)) -> (String, String) {
+    (key.clone(), value.clone())
+}
+
 #[derive(Debug)]
 pub(crate) struct Selector {
     requirements: Vec<Requirement>,

@@ -55,7 +55,12 @@ impl Namespace {
         pods.is_none_or(|version| self.has_seen(cx, &Kind::Pod, version))
     }
 
-    fn has_seen(&self, cx: &Context<'_>, kind: &Kind, version: &ResourceVersion) -> bool {
+    pub(super) fn has_seen(
+        &self,
+        cx: &Context<'_>,
+        kind: &Kind,
+        version: &ResourceVersion,
+    ) -> bool {
         let reached = |by: &BTreeMap<Kind, ResourceVersion>| {
             by.get(kind).is_some_and(|reached| !reached.is_older_than(version))
         };

@@ -50,6 +50,7 @@ impl Namespace {
         for live in replaced {
             self.insert_grant(cx, id, live);
         }
+        self.forget_in_flight(cx, id);
         for pod in dropped {
             self.recount_grants(cx, &pod);
             self.bind_grants(cx, &pod);
@@ -81,6 +82,7 @@ impl Namespace {
             self.bind_grants(cx, &pod);
             self.recount_grants(cx, &pod);
         }
+        self.refresh_sizes(cx, id);
     }
 
     fn take_in_unknown(&mut self, cx: &mut Context<'_>, id: &BudgetId, grant: Grant) {

@@ -281,7 +281,8 @@ impl Namespace {
     ) -> Opinion {
         let Some(entry) = self.budgets.get(budget) else { return Opinion::Allow { cost: 0 } };
         let opinion = self.assess(entry, pod, operation, exempt);
-        if !matches!(opinion, Opinion::Allow { .. }) || !entry.ledger.is_full() {
+        let is_full = entry.ledger.is_full() || entry.has_too_many_replacements();
+        if !matches!(opinion, Opinion::Allow { .. }) || !is_full {
             return opinion;
         }
         if exempt {

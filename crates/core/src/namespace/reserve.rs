@@ -34,6 +34,9 @@ impl Namespace {
         if budgets.is_empty() {
             return self.allow(cx, id, AllowReason::NotCovered);
         }
+        if let Some(denial) = self.unreadable_among(&budgets) {
+            return self.deny(cx, id, denial);
+        }
         let grants = budgets.iter().map(|b| ((**b).clone(), 0)).collect();
         let uid = pod.uid.clone();
         let reserving = Reserving { budgets, next: 0, uid, pending: Some(pod), in_flight: false };
