@@ -45,6 +45,11 @@ impl Labels {
         Self(pairs.into_boxed_slice())
     }
 
+    pub(crate) fn texts(&self, interner: &Interner) -> BTreeMap<String, String> {
+        let text = |symbol: Symbol| interner.text(symbol).map(ToString::to_string);
+        self.0.iter().filter_map(|(key, value)| Some((text(*key)?, text(*value)?))).collect()
+    }
+
     /// The value of a label, if anybody has interned both.
     pub(crate) fn value<'a>(&self, interner: &'a Interner, key: &str) -> Option<&'a Arc<str>> {
         self.get(interner.lookup(key)).and_then(|value| interner.text(value))

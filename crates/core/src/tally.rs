@@ -244,20 +244,21 @@ impl Tally {
         let after = if is_gone { Summary::default() } else { replica.summarise(&now, basic, size) };
         if replica.summary != after || was != now {
             let before = std::mem::replace(&mut replica.summary, after.clone());
-            self.contribute(key, (&before, &was), -1);
-            self.contribute(key, (&after, &now), 1);
+            self.contribute(key, &before, -1);
+            self.contribute(key, &after, 1);
+            // Most changes are of health, and sources are maps of names.
+            let presence = |s: &Summary| (s.present, s.unfinished, s.live);
+            if was != now || presence(&before) != presence(&after) {
+                self.contribute_sources((&before, &was), -1);
+                self.contribute_sources((&after, &now), 1);
+            }
         }
         if is_gone {
             self.replicas.remove(&hashed);
         }
     }
 
-    fn contribute(
-        &mut self,
-        key: &Arc<ReplicaKey>,
-        (summary, resolution): (&Summary, &Resolution),
-        n: i64,
-    ) {
+    fn contribute(&mut self, key: &Arc<ReplicaKey>, summary: &Summary, n: i64) {
         let toggle = |set: &mut BTreeSet<Arc<ReplicaKey>>, member: bool| {
             if member && n > 0 {
                 set.insert(key.clone());
@@ -272,6 +273,9 @@ impl Tally {
         if let Some(min) = summary.min.filter(|_| !summary.leaving) {
             adjust(&mut self.min_counts, &min, n);
         }
+    }
+
+    fn contribute_sources(&mut self, (summary, resolution): (&Summary, &Resolution), n: i64) {
         if summary.unfinished {
             for source in &*resolution.sources {
                 adjust(&mut self.sources, source, n);

@@ -221,6 +221,7 @@ impl From<PendingReplacement> for model::PendingReplacement {
             size: pending.size,
             owner_size: pending.owner_size,
             sources: pending.sources,
+            labels: pending.labels,
             since: pending.time.into(),
         }
     }
@@ -235,6 +236,7 @@ impl From<&model::PendingReplacement> for PendingReplacement {
             size: int32(pending.size),
             owner_size: int32(pending.owner_size),
             sources: pending.sources.clone(),
+            labels: pending.labels.clone(),
             time: pending.since.into(),
         }
     }

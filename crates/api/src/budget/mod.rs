@@ -149,6 +149,12 @@ pub struct PendingReplacement {
     pub owner_size: i64,
     #[serde(default, deserialize_with = "null_default", skip_serializing_if = "Vec::is_empty")]
     pub sources: Vec<String>,
+    #[serde(
+        default,
+        deserialize_with = "null_default",
+        skip_serializing_if = "BTreeMap::is_empty"
+    )]
+    pub labels: BTreeMap<String, String>,
     #[serde(default)]
     pub time: Time,
 }

@@ -85,6 +85,7 @@ fn replacement() -> PendingReplacement {
         size: 2,
         owner_size: 2,
         sources: vec!["LeaderWorkerSet/x".into()],
+        labels: [("app".to_owned(), "x".to_owned())].into(),
         time: Time::default(),
     }
 }

@@ -162,6 +162,8 @@ pub struct PendingReplacement {
     pub owner_size: i64,
     /// Where the number of expected replicas came from, as the engine encodes it.
     pub sources: Vec<String>,
+    /// Labels of the pod, by which an edited selector still matches or not. Empty without sources.
+    pub labels: BTreeMap<String, String>,
     pub since: Timestamp,
 }
 

@@ -13,7 +13,7 @@ use litemap::LiteMap;
 use super::budgets::BudgetEntry;
 use super::units::{LWS, source};
 use super::{BudgetId, Namespace};
-use crate::model::{ControllerRef, GroupKind, Owner, PodTemplate, Scope};
+use crate::model::{ControllerRef, GroupKind, Owner, PendingReplacement, PodTemplate, Scope};
 use crate::replica::{Member, ReplicaKey, Source};
 
 /// Kind and name of an owner, with the source that most of its pods lead to.
@@ -63,7 +63,7 @@ impl Namespace {
                 absent.extend(self.template_sources(budget, owner));
             }
         }
-        for pending in budget.replacements() {
+        for pending in budget.replacements().filter(|pending| selects(budget, pending)) {
             let sources = pending.sources.iter().filter_map(|text| Source::decode(text));
             absent.extend(sources.filter(|source| self.is_standing(budget, source)));
         }
@@ -140,6 +140,13 @@ impl Namespace {
         let (resolution, _) = self.objects.resolve(&key, &members);
         Some(resolution.sources)
     }
+}
+
+/// Whether the budget selects pods with the labels of the one that was taken; its selector may have changed.
+pub(super) fn selects(budget: &BudgetEntry, pending: &PendingReplacement) -> bool {
+    let value = |key: &str| pending.labels.get(key).map(String::as_str);
+    let selector = budget.object.spec.selector.as_ref();
+    budget.target().is_some() || selector.is_some_and(|selector| selector.matches(value))
 }
 
 /// Whether the source is there, for a `JobSet` by its name alone: its pods may know of `PodGroups` to count instead.

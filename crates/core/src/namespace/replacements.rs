@@ -11,7 +11,7 @@ use std::time::Duration;
 use litemap::LiteMap;
 
 use super::budgets::BudgetEntry;
-use super::owners::has_source;
+use super::owners::{has_source, selects};
 use super::units::labelled;
 use super::{BudgetId, Context, Namespace};
 use crate::model::{BudgetStatus, Grant, PendingReplacement, Scope, Timestamp};
@@ -22,6 +22,7 @@ use crate::timer::Due;
 const SIZE_KEPT: Duration = Duration::from_mins(10);
 /// The object must fit into etcd with room to spare.
 const REPLACEMENTS_MAX: usize = 2000;
+const LABELS_BYTES_MAX: usize = 256 * 1024;
 
 /// Replacements that the budget's object does not hold.
 #[derive(Debug, Default)]
@@ -44,8 +45,9 @@ impl BudgetEntry {
     }
 
     pub(super) fn has_too_many_replacements(&self) -> bool {
-        self.object.status.pending_replacements.len() + self.unwritten.in_flight.len()
-            >= REPLACEMENTS_MAX
+        let labels = self.replacements().flat_map(|pending| &pending.labels);
+        let bytes: usize = labels.map(|(key, value)| key.len() + value.len()).sum();
+        self.replacements().count() >= REPLACEMENTS_MAX || bytes >= LABELS_BYTES_MAX
     }
 }
 
@@ -93,6 +95,11 @@ impl Namespace {
             owner_size: if size > 0 { self.owner_size(&key) } else { 0 },
             replica,
             size,
+            labels: if sources.is_empty() {
+                BTreeMap::new()
+            } else {
+                pod.labels.texts(&self.interner)
+            },
             sources,
             since: now.truncated(),
         })
@@ -161,12 +168,17 @@ impl Namespace {
                 (pending.size, pending.owner_size) = (0, 0);
                 pending.replica.clear();
             }
+            let is_selected = selects(budget, pending);
             pending.sources.retain(|text| {
-                Source::decode(text).is_some_and(|source| {
-                    let is_back = !granted && has_source(&budget.tally.live_sources, &source);
-                    self.is_standing(budget, &source) && !is_back
-                })
+                is_selected
+                    && Source::decode(text).is_some_and(|source| {
+                        let is_back = !granted && has_source(&budget.tally.live_sources, &source);
+                        self.is_standing(budget, &source) && !is_back
+                    })
             });
+            if pending.sources.is_empty() {
+                pending.labels.clear();
+            }
             pending.size > 0 || !pending.sources.is_empty()
         });
     }

@@ -18,7 +18,11 @@ pub fn absent_sources(
     all: &[Replica],
 ) -> Vec<Option<(Source, i64)>> {
     let mut found = by_templates(world, budget, present, all);
-    for pending in &budget.status.pending_replacements {
+    let selector = budget.spec.selector.as_ref();
+    let is_selected = |pending: &&PendingReplacement| {
+        selector.is_some_and(|s| matches_labels(s, &pending.labels))
+    };
+    for pending in budget.status.pending_replacements.iter().filter(is_selected) {
         found.extend(pending.sources.iter().filter_map(|text| {
             standing(world, budget, text, all).filter(|source| !present.contains(source)).map(Some)
         }));
@@ -46,29 +50,29 @@ fn by_templates(
     found
 }
 
-/// The source that pods of the template would have; None if they would be in no group.
+/// The source that pods of the template would have; empty if they would be in no group.
 fn by_template(
     world: &Snapshot,
     namespace: &str,
     owner: &Owner,
     template: &PodTemplate,
     all: &[Replica],
-) -> Option<Option<(Source, i64)>> {
+) -> Vec<Option<(Source, i64)>> {
     let is_lws = owner.group_kind.is(Owner::LWS_GROUP, "LeaderWorkerSet");
     if is_lws && world.config.lws {
-        return Some(by_kind(world, namespace, owner, all));
+        return vec![by_kind(world, namespace, owner, all)];
     }
     if let Some(reference) = &template.reference {
         let replica = by_reference(reference);
-        return Some(
+        return vec![
             by_workload(world, namespace, &replica)
                 .or_else(|| by_kind(world, namespace, owner, all))
                 .or_else(|| by_counting_groups(world, namespace, &replica)),
-        );
+        ];
     }
     let is_set = owner.group_kind.is("apps", "StatefulSet");
     let is_grouped = if is_set { owner.group_size.is_some() } else { owner.pods.grouped };
-    is_grouped.then(|| by_kind(world, namespace, owner, all))
+    if is_grouped { vec![by_kind(world, namespace, owner, all)] } else { Vec::new() }
 }
 
 /// What a remembered source says today, if it still says anything.
@@ -203,6 +207,10 @@ pub fn may_forget(
             || pending.owner_size > 0;
     }
     let text = source.expect("the size or a source");
+    let selector = budget.spec.selector.as_ref();
+    if !selector.is_some_and(|s| matches_labels(s, &pending.labels)) {
+        return true;
+    }
     let Some(source) = standing(world, budget, text, &all) else { return true };
     let selected = world.pods_in(namespace).filter(|pod| selects(budget, pod) && is_live(pod));
     let mut back = selected.filter_map(|pod| replica_of(world, pod)).filter(|replica| {

@@ -181,3 +181,24 @@ fn an_instance_that_lags_does_not_forget_the_size() {
 fn replacements(world: &World) -> usize {
     world.budget("one").expect("it exists").status.pending_replacements.len()
 }
+
+/// An edited selector that leaves the owner out does not wait for its pods; one that keeps it does.
+#[test]
+fn a_selector_that_is_edited_decides_whether_the_owner_still_counts() {
+    for (key, allowed) in [("tier", false), ("name", true)] {
+        let mut world = World::new(Config::default());
+        for name in ["x", "y"] {
+            world.apply_owner(owner(Owner::LWS_GROUP, "LeaderWorkerSet", name).replicas(1));
+            let pod = pod(&format!("{name}-0")).label("tier", "y").label("name", name);
+            world.apply_pod(pod.lws(name, 0, 1).ready());
+        }
+        world.apply_budget(budget("one").per_replica().max_unavailable(1));
+        world.sync();
+        world.advance(secs(2));
+        assert!(world.evict("x-0").is_allow());
+        world.advance(secs(2));
+        world.apply_budget(budget("one").select(key, "y").per_replica().max_unavailable(1));
+        world.advance(secs(2));
+        assert_eq!(world.evict_without_delete("y-0").is_allow(), allowed, "{key}");
+    }
+}
