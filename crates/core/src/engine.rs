@@ -7,8 +7,7 @@ use crate::invariant::Violations;
 use crate::io::{Change, Command, Input, Kind, SnapshotOutcome};
 use crate::leisure::Leisure;
 use crate::model::{
-    BudgetKey, BudgetKind, BudgetStatus, GroupApi, GroupKind, ObjectKey, Owner, ResourceVersion,
-    Timestamp,
+    BudgetKey, BudgetStatus, GroupApi, GroupKind, ObjectKey, Owner, ResourceVersion, Timestamp,
 };
 use crate::namespace::{Context, Namespace, Reads};
 use crate::progress::Progress;
@@ -266,18 +265,12 @@ impl Engine {
             Input::Lost(kind) => {
                 self.unsynced.insert(kind);
             }
-            Input::Unreadable { kind, key, why } => {
+            Input::Unreadable { kind, key, why, salvaged } => {
                 if let Some(list) = self.lists.get_mut(&kind) {
                     note(list, &key);
                 }
-                let budget = match kind {
-                    Kind::Budget => BudgetKind::PodDisruptionBudget,
-                    Kind::UnavailableBudget => BudgetKind::PodUnavailableBudget,
-                    _ => return,
-                };
-                let budget = BudgetKey { kind: budget, object: key };
-                let name = self.shared_name(&budget.object.namespace);
-                self.within(now, &name, |ns, cx| ns.budget_unreadable(cx, &budget, why));
+                let name = self.shared_name(&key.namespace);
+                self.within(now, &name, |ns, cx| ns.unreadable(cx, &kind, key, why, salvaged));
             }
             Input::Evict(eviction) => {
                 let name = self.shared_name(&eviction.pod.namespace);
@@ -327,7 +320,11 @@ impl Engine {
             SnapshotOutcome::Listed { version, objects } => {
                 let mut held = BTreeSet::new();
                 for object in objects {
-                    if let Some((_, key, _)) = object.subject() {
+                    let unreadable = match &object {
+                        Input::Unreadable { key, .. } => Some(key),
+                        _ => None,
+                    };
+                    if let Some(key) = object.subject().map(|(_, key, _)| key).or(unreadable) {
                         held.insert(key.name.as_str().into());
                     }
                     // Ahead of the watch, whose progress this is not.

@@ -39,12 +39,13 @@ pub enum Input {
     /// The API server has ceased to serve a kind that nothing can be decided without. Everything is
     /// denied until the next complete list of it.
     Lost(Kind),
-    /// The object exists but cannot be decoded. Its last readable state stays in force; a budget
-    /// also allows nothing until it can be read again.
+    /// The object exists but cannot be decoded. A budget allows nothing until it can be read, and a pod counts as
+    /// present and unhealthy. The last readable state of other kinds stays in force.
     Unreadable {
         kind: Kind,
         key: ObjectKey,
         why: String,
+        salvaged: Option<Box<Salvaged>>,
     },
     /// An eviction to decide.
     Evict(Eviction),
@@ -112,6 +113,15 @@ impl BudgetKind {
             Self::PodUnavailableBudget => Kind::UnavailableBudget,
         }
     }
+}
+
+/// What could be read of a pod or a budget that cannot be decoded as a whole.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Salvaged {
+    /// Without its status: never Ready.
+    Pod(Pod),
+    /// Without its status. A selector that cannot be read is the one that selects every pod.
+    Budget(Budget),
 }
 
 /// A watch event.

@@ -54,6 +54,7 @@ pub struct Metrics {
     asked: Asked,
     budgets: Family<StateLabels, Gauge>,
     grants_in_flight: Gauge,
+    unreadable_pods: Gauge,
     using_pod_grouping: Gauge,
     reconciliations: Family<ModeLabels, Counter>,
     misconfigurations: Counter,
@@ -93,6 +94,7 @@ impl Metrics {
             asked: Asked::default(),
             budgets: Family::default(),
             grants_in_flight: Gauge::default(),
+            unreadable_pods: Gauge::default(),
             using_pod_grouping: Gauge::default(),
             reconciliations: Family::default(),
             misconfigurations: Counter::default(),
@@ -113,12 +115,14 @@ impl Metrics {
         let counters = &stats.counters;
         self.using_pod_grouping.set(signed(stats.workload_budgets));
         self.grants_in_flight.set(signed(stats.grants));
+        self.unreadable_pods.set(signed(stats.unreadable_pods));
         let budgets = stats.budgets;
         for (state, count) in [
             ("all", budgets.all),
             ("impossible", budgets.impossible),
             ("misconfigured", budgets.misconfigured),
             ("uncountable", budgets.uncountable),
+            ("unreadable", budgets.unreadable),
         ] {
             self.budgets.get_or_create(&StateLabels { state }).set(signed(count));
         }
@@ -383,8 +387,14 @@ impl Metrics {
         registry.register(
             "holdfast_budgets",
             "Budgets: all; impossible ones, which can never allow a disruption; misconfigured ones, by their \
-             condition BudgetConfigured; uncountable ones, which allow nothing until something is mended",
+             condition BudgetConfigured; uncountable ones, which allow nothing until something is mended; unreadable \
+             ones, which cannot be decoded and are among the uncountable",
             self.budgets.clone(),
+        );
+        registry.register(
+            "holdfast_unreadable_pods",
+            "Pods that cannot be decoded, and so count as present and unhealthy",
+            self.unreadable_pods.clone(),
         );
         registry.register(
             "holdfast_grants_in_flight",

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use holdfast_core::io::{Command, WriteOutcome};
 use holdfast_core::model::{
     Budget, BudgetKey, BudgetSpec, BudgetStatus, ControllerRef, GroupApi, GroupKind, GroupPolicy,
-    GroupReference, LabelSelector, ObjectKey, Operation, Owner, Phase, Pod, PodGroup,
+    GroupReference, LabelSelector, ObjectKey, Operation, Owner, OwnerPods, Phase, Pod, PodGroup,
     ResourceVersion, Scope, Threshold, Timestamp,
 };
 use holdfast_core::{Change, Config, Engine, Eviction, Input};
@@ -302,6 +302,7 @@ fn owners(n: usize, pods: usize) -> [Owner; 2] {
         replicas: i64::try_from(pods).ok(),
         group_size: None,
         lws_keeps_group: false,
+        pods: OwnerPods::default(),
     };
     let replica_set = controller("apps", "ReplicaSet", format!("{}-{}", app(n), hash(n)), n);
     [

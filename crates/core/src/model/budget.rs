@@ -144,6 +144,27 @@ pub struct BudgetStatus {
     /// Kind to the highest resource version of the events that this status was computed from. An
     /// instance that has not seen as much must not decide by this budget (semantics 6.2).
     pub watermarks: LiteMap<String, ResourceVersion>,
+    /// Pods that a grant took and that have not been replaced yet (semantics 3 and 4).
+    pub pending_replacements: Vec<PendingReplacement>,
+}
+
+/// What a budget remembers of a pod that it granted away, until the pod's controller has replaced it. The grant
+/// itself ends when the pod is terminating, and then the pod's group looks smaller than it should be.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PendingReplacement {
+    pub pod: String,
+    pub uid: String,
+    /// Identity of the pod's group, as the engine encodes it. Empty without a size.
+    pub replica: String,
+    /// How many pods a group has that is disrupted as a whole; 0 for other groups.
+    pub size: i64,
+    /// How many pods the group's controllers wanted then; 0 if unknown.
+    pub owner_size: i64,
+    /// Where the number of expected replicas came from, as the engine encodes it.
+    pub sources: Vec<String>,
+    /// Labels of the pod, by which an edited selector still matches or not. Empty without sources.
+    pub labels: BTreeMap<String, String>,
+    pub since: Timestamp,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -100,7 +100,7 @@ impl Namespace {
     }
 
     /// Returns whether this instance has seen what the budget of this uid claims, or need not see it.
-    fn has_seen(
+    pub(super) fn has_seen(
         &self,
         cx: &Context<'_>,
         budget: &str,

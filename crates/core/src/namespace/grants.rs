@@ -57,6 +57,7 @@ impl Namespace {
         for live in replaced {
             self.insert_grant(cx, id, live);
         }
+        self.forget_in_flight(cx, id);
         for pod in dropped {
             self.recount_grants(cx, &pod);
             self.bind_grants(cx, &pod);
@@ -90,6 +91,7 @@ impl Namespace {
             self.bind_grants(cx, &pod);
             self.recount_grants(cx, &pod);
         }
+        self.refresh_sizes(cx, id);
     }
 
     fn take_in_unknown(

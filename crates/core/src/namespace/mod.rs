@@ -22,15 +22,18 @@ mod ledger;
 mod live_grant;
 mod objects;
 mod orphans;
+mod owners;
 #[cfg(feature = "planted-bugs")]
 mod planted;
 mod pods;
 mod relate;
+mod replacements;
 mod requests;
 mod reserve;
 mod scale;
 mod status;
 mod units;
+mod unreadable;
 mod verify;
 mod view;
 mod writer;
@@ -44,7 +47,9 @@ use crate::engine::Config;
 use crate::intern::Interner;
 use crate::io::{Command, Kind, PodReadOutcome};
 use crate::leisure::Leisure;
-use crate::model::{Budget, BudgetKey, GroupKind, ResourceVersion, Scope, Target, Timestamp};
+use crate::model::{
+    Budget, BudgetKey, GroupKind, PendingReplacement, ResourceVersion, Scope, Target, Timestamp,
+};
 use crate::progress::Progress;
 use crate::replica::{Dependency, Objects, ReplicaKey};
 use crate::selector::SelectorIndex;
@@ -71,6 +76,8 @@ pub(crate) struct Namespace {
     name: Arc<str>,
     interner: Interner,
     pods: BTreeMap<Arc<str>, Box<PodEntry>>,
+    /// Pods whose newest state cannot be decoded.
+    unreadable_pods: BTreeSet<Arc<str>>,
     controllers: Controllers,
     budgets: BTreeMap<BudgetId, BudgetEntry>,
     budget_index: SelectorIndex<BudgetId>,
@@ -89,6 +96,8 @@ pub(crate) struct Namespace {
     granted: BTreeMap<String, BTreeSet<BudgetId>>,
     /// Grants of budgets that were deleted less than two minutes ago (semantics 5).
     orphans: BTreeMap<BudgetId, Vec<LiveGrant>>,
+    /// Replacements that these budgets waited for.
+    orphan_replacements: BTreeMap<BudgetId, Vec<PendingReplacement>>,
     /// Boxed, because a node of the tree is made and dropped with every request that comes alone.
     requests: BTreeMap<String, Box<Request>>,
     /// Requests that were denied while a write of theirs to these budgets might still land, and when
@@ -154,6 +163,7 @@ impl Namespace {
             name,
             interner: Interner::default(),
             pods: BTreeMap::new(),
+            unreadable_pods: BTreeSet::new(),
             controllers: Controllers::default(),
             budgets: BTreeMap::new(),
             budget_index: SelectorIndex::default(),
@@ -167,6 +177,7 @@ impl Namespace {
             scales: BTreeMap::new(),
             granted: BTreeMap::new(),
             orphans: BTreeMap::new(),
+            orphan_replacements: BTreeMap::new(),
             requests: BTreeMap::new(),
             abandoned: BTreeMap::new(),
             parked: BTreeMap::new(),
@@ -251,6 +262,7 @@ impl Namespace {
     }
 
     pub(crate) fn add_to(&self, stats: &mut Stats) {
+        stats.unreadable_pods += self.unreadable_pods.len();
         for budget in self.budgets.values() {
             stats.workload_budgets += usize::from(budget.scope == Scope::Workload);
             stats.grants += budget.ledger.live().count();
@@ -285,6 +297,7 @@ impl Namespace {
             Due::StaleTarget { pod, uid } => self.clear_stale_target(cx, &pod, &uid),
             Due::Orphan { budget } => self.forget_orphans(cx, &budget),
             Due::Relate => self.relate(cx),
+            Due::SizeKept { budget } => self.touch(cx, &budget),
         }
     }
 }

@@ -304,8 +304,9 @@ impl Namespace {
         let Some(entry) = self.budgets.get(budget) else { return Opinion::Allow { cost: 0 } };
         let opinion = self.assess(entry, pod, operation, exempt);
         let uid = pod.pod.uid.to_string();
+        let is_full = entry.ledger.is_full() || entry.has_too_many_replacements();
         let reason = match opinion {
-            Opinion::Allow { .. } if entry.ledger.is_full() => Some(DenyReason::TooManyGrants),
+            Opinion::Allow { .. } if is_full => Some(DenyReason::TooManyGrants),
             Opinion::Allow { .. } if entry.ledger.is_refused(&pod.name, &uid, now) => {
                 Some(DenyReason::NotDeleted)
             }

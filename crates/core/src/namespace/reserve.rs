@@ -60,6 +60,9 @@ impl Namespace {
         if budgets.is_empty() {
             return self.allow(cx, id, AllowReason::NotCovered);
         }
+        if let Some(denial) = self.unreadable_among(&budgets) {
+            return self.deny(cx, id, denial);
+        }
         for budget in &budgets {
             if let Some(denial) = self.pending_objection(cx, budget, id, &pod) {
                 return self.deny(cx, id, denial);

@@ -132,6 +132,21 @@ impl Namespace {
         self.pump(cx, id);
     }
 
+    /// Takes the requests out of the queue. Refunds stay.
+    pub(super) fn take_reservations(&mut self, id: &BudgetId) -> Vec<String> {
+        let Some(entry) = self.budgets.get_mut(id) else { return Vec::new() };
+        let (refunds, requests): (VecDeque<Op>, VecDeque<Op>) =
+            std::mem::take(&mut entry.writer.queue)
+                .into_iter()
+                .partition(|op| matches!(op, Op::Refund { .. }));
+        entry.writer.queue = refunds;
+        let eviction = |op| match op {
+            Op::Reserve { eviction } => Some(eviction),
+            Op::Refund { .. } => None,
+        };
+        requests.into_iter().filter_map(eviction).collect()
+    }
+
     /// Into the queue, for the write that is about to be decided on anyway.
     pub(super) fn enqueue_later(&mut self, id: &BudgetId, op: Op) {
         if let Some(entry) = self.budgets.get_mut(id) {
@@ -192,6 +207,11 @@ impl Namespace {
             // The batch stays under way, its grants count, and nothing else is written until a
             // fresh read shows what happened.
             entry.writer.reading = None;
+            // A budget whose answers cannot be read must not keep others from being written.
+            let batch = entry.writer.in_flight.as_mut();
+            if batch.is_some_and(|batch| std::mem::take(&mut batch.leisurely)) {
+                cx.leisure.end(cx.now, cx.timers);
+            }
             return self.read_afresh(cx, id);
         }
         let sent = entry.writer.reading.take().or(entry.writer.wrote_at);
@@ -338,6 +358,9 @@ impl Namespace {
     fn commit(&mut self, cx: &mut Context<'_>, id: &BudgetId) {
         let Some(entry) = self.budgets.get_mut(id) else { return };
         assert!(!entry.writer.is_busy(), "one write at a time");
+        if entry.unreadable.is_some() {
+            return self.refuse_unreadable(cx, id);
+        }
         // Marks the writer as busy: what deciding enqueues here waits for the next round.
         entry.writer.in_flight = Some(Batch::default());
         entry.writer.waits_until = None;
@@ -353,6 +376,7 @@ impl Namespace {
                 Op::Reserve { eviction } => {
                     let turn = self.take_turn(cx, id, &eviction);
                     if let Turn::Grant { grant, renewal, read_as } = turn {
+                        self.expect_replacement(cx, id, &grant);
                         self.grant(cx, id, grant.clone(), read_as);
                         granted.push(Granted { grant, renewal });
                     }
@@ -361,7 +385,8 @@ impl Namespace {
         }
         self.look_once_more(cx, id, &mut granted);
         let Some(entry) = self.budgets.get(id) else { return };
-        let status = self.status(cx.config, cx.now, entry);
+        let mut status = self.status(cx.config, cx.now, entry);
+        self.trim_replacements(cx, entry, &mut status);
         count(cx.counters, entry.scope, &status);
         let unchanged = granted.is_empty() && says_the_same(&status, &entry.object.status);
         let (uid, version) = (entry.object.uid.clone(), entry.object.version.clone());

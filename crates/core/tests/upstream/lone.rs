@@ -9,8 +9,8 @@ use holdfast_core::io::{
 };
 use holdfast_core::model::{
     Budget, BudgetKey, BudgetSpec, BudgetStatus, Condition, ControllerRef, GroupKind,
-    LabelSelector, ObjectKey, Operation, Owner, Phase, Pod, ResourceVersion, Scope, Threshold,
-    Timestamp, UnhealthyPolicy,
+    LabelSelector, ObjectKey, Operation, Owner, OwnerPods, Phase, Pod, ResourceVersion, Scope,
+    Threshold, Timestamp, UnhealthyPolicy,
 };
 use holdfast_core::verdict::Verdict;
 use holdfast_core::{Command, Config, Engine, Eviction, Input, Kind};
@@ -18,6 +18,7 @@ use holdfast_core::{Command, Config, Engine, Eviction, Input, Kind};
 pub const NAMESPACE: &str = "default";
 pub const START: Timestamp = Timestamp::from_secs(1_800_000_000);
 
+#[allow(clippy::struct_excessive_bools, reason = "switches of a test, each of its own")]
 #[derive(Debug)]
 pub struct Lone {
     pub engine: Engine,
@@ -37,6 +38,8 @@ pub struct Lone {
     pub is_watch_first: bool,
     /// Status writes wait for [`Lone::write_all`].
     pub are_writes_held: bool,
+    /// Reads of budgets are not answered.
+    pub are_reads_silent: bool,
     pub writes: usize,
     held: Vec<Command>,
     asked: usize,
@@ -65,6 +68,7 @@ impl Lone {
             foreign: None,
             is_watch_first: false,
             are_writes_held: false,
+            are_reads_silent: false,
             writes: 0,
             held: Vec::new(),
             asked: 0,
@@ -123,6 +127,7 @@ impl Lone {
                 let answer = Input::StatusWritten { budget, uid, outcome };
                 if self.is_watch_first { vec![seen, answer] } else { vec![answer, seen] }
             }
+            Command::ReadBudget { .. } if self.are_reads_silent => vec![],
             Command::ReadBudget { budget, uid } => {
                 let outcome = match self.budgets.get(&budget.object.name) {
                     Some(object) => WriteOutcome::Current(Box::new(object.clone())),
@@ -397,6 +402,7 @@ pub fn owner(group: &str, kind: &str, name: &str, replicas: i64) -> Owner {
         replicas: Some(replicas),
         group_size: None,
         lws_keeps_group: false,
+        pods: OwnerPods::default(),
     }
 }
 

@@ -1,8 +1,9 @@
 //! One namespace of one kind, read afresh.
 
 use holdfast_api::decode::decode;
+use holdfast_api::salvage::salvage;
 use holdfast_core::io::SnapshotOutcome;
-use holdfast_core::model::ResourceVersion;
+use holdfast_core::model::{ObjectKey, ResourceVersion};
 use holdfast_core::{Input, Kind};
 use http::StatusCode;
 
@@ -44,8 +45,18 @@ async fn list(
     for item in page.items.unwrap_or_default() {
         match decode(kind, item.get().as_bytes()) {
             Ok(decoded) => objects.push(decoded.applied()),
-            // It would look as if it were gone.
-            Err(error) => return Ok(SnapshotOutcome::Failed(error.to_string())),
+            Err(error) => {
+                let (Some(namespace), Some(name)) = (&error.namespace, &error.name) else {
+                    // It would look as if it were gone.
+                    return Ok(SnapshotOutcome::Failed(error.to_string()));
+                };
+                objects.push(Input::Unreadable {
+                    kind: kind.clone(),
+                    key: ObjectKey::new(namespace, name),
+                    why: error.to_string(),
+                    salvaged: salvage(kind, item.get().as_bytes()).map(Box::new),
+                });
+            }
         }
     }
     let version = ResourceVersion::from(page.metadata.resource_version.as_str());

@@ -37,6 +37,7 @@ pub fn page() -> String {
     stats.budgets.impossible = 3;
     stats.counters.workload_reconciliations = 7;
     stats.counters.misconfigured = 4;
+    stats.unreadable_pods = 6;
     stats.counters.queue_adds = 9;
     metrics.publish(&stats);
     metrics.publish(&stats);

@@ -89,7 +89,7 @@ pub trait Watched: Send + Sync + 'static {
     fn lost(&self) -> Option<Self::Told>;
 
     /// None: what was known of it holds until the next list.
-    fn unreadable(&self, key: ObjectKey, why: String) -> Option<Self::Told>;
+    fn unreadable(&self, json: &[u8], key: ObjectKey, why: String) -> Option<Self::Told>;
 }
 
 pub struct Watcher<W: Watched> {
@@ -427,7 +427,7 @@ impl<W: Watched> Watcher<W> {
             self.undecodable.insert(uid, version);
         }
         let key = ObjectKey::new(metadata.namespace, metadata.name);
-        Err(self.watched.unreadable(key, error.to_string()))
+        Err(self.watched.unreadable(object.get().as_bytes(), key, error.to_string()))
     }
 
     /// Says what is wrong, the first time aloud, and waits.

@@ -3,6 +3,7 @@
 
 mod found;
 mod hostile;
+mod hostile_owners;
 mod known;
 
 use std::time::Duration;
