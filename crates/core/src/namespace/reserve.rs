@@ -27,6 +27,9 @@ pub(super) enum Turn {
 impl Namespace {
     /// A Pending pod passes, recorded: it may be Ready before the eviction lands.
     pub(super) fn reserve_pending(&mut self, cx: &mut Context<'_>, id: &str, pod: Box<Pod>) {
+        if !self.has_recent_budgets(cx, id) {
+            return;
+        }
         let labels = Labels::lookup(&self.interner, &pod.labels);
         let budgets = self.covering(&labels, pod.controller.as_ref());
         let operation = self.requests.get(id).map(|r| r.eviction.operation).unwrap_or_default();

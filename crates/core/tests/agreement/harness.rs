@@ -4,13 +4,13 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
 
-use holdfast_core::io::{Change, PodReadOutcome, ScaleOutcome, WriteOutcome};
+use holdfast_core::io::{Change, PodReadOutcome, ScaleOutcome, SnapshotOutcome, WriteOutcome};
 use holdfast_core::model::{
     Budget, BudgetKey, BudgetStatus, Condition, ConditionStatus, Grant, ObjectKey, Operation,
     Phase, ResourceVersion, Timestamp,
 };
 use holdfast_core::verdict::{AllowReason, Verdict};
-use holdfast_core::{Command, Config, Engine, Eviction, Input};
+use holdfast_core::{Command, Config, Engine, Eviction, Input, Kind};
 
 use super::ledger::Ledger;
 use super::ops::Fate;
@@ -75,7 +75,14 @@ impl Harness {
     pub fn feed(&mut self, input: Input) {
         self.queue.push_back(input);
         while let Some(input) = self.queue.pop_front() {
-            self.ledger.observe(&input);
+            match &input {
+                Input::Snapshot { outcome: SnapshotOutcome::Listed { objects, .. }, .. } => {
+                    for object in objects {
+                        self.ledger.observe(object);
+                    }
+                }
+                input => self.ledger.observe(input),
+            }
             let [first, second] = self.engines.each_mut().map(|engine| {
                 engine.handle(self.now, input.clone());
                 std::iter::from_fn(|| engine.poll()).collect::<Vec<Command>>()
@@ -171,10 +178,23 @@ impl Harness {
                 let outcome = known.map_or(ScaleOutcome::NotFound, |(_, outcome)| outcome.clone());
                 self.queue.push_back(Input::ScaleRead { namespace, owner, outcome });
             }
-            Command::ListNamespace { .. } => panic!("one instance is never behind itself"),
+            Command::ListNamespace { kind, namespace } => {
+                let outcome = self.list_budgets(&kind, &namespace);
+                self.queue.push_back(Input::Snapshot { kind, namespace, outcome });
+            }
             Command::WakeAt(at) => self.wake = Some(at),
             Command::Event(_) | Command::ClearDisruptionTarget { .. } | Command::Relate { .. } => {}
         }
+    }
+
+    fn list_budgets(&self, kind: &Kind, namespace: &str) -> SnapshotOutcome {
+        let is_budget = matches!(kind, Kind::Budget | Kind::UnavailableBudget);
+        assert!(is_budget, "one instance is never behind itself");
+        let listed = self.world.budgets.values();
+        let listed = listed.filter(|b| b.key.kind.watched() == *kind);
+        let listed = listed.filter(|b| b.key.object.namespace == namespace);
+        let objects = listed.map(|b| Input::Budget(Change::Applied(b.clone()))).collect();
+        SnapshotOutcome::Listed { version: self.world.version(), objects }
     }
 
     fn current(&self, budget: &BudgetKey) -> WriteOutcome {

@@ -4,14 +4,16 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use holdfast_core::io::{Change, Event, PodReadOutcome, Regarding, ScaleOutcome, WriteOutcome};
+use holdfast_core::io::{
+    Change, Event, PodReadOutcome, Regarding, ScaleOutcome, SnapshotOutcome, WriteOutcome,
+};
 use holdfast_core::model::{
     Budget, BudgetKey, BudgetSpec, BudgetStatus, Condition, ControllerRef, GroupKind,
     LabelSelector, ObjectKey, Operation, Owner, Phase, Pod, ResourceVersion, Scope, Threshold,
     Timestamp, UnhealthyPolicy,
 };
 use holdfast_core::verdict::Verdict;
-use holdfast_core::{Command, Config, Engine, Eviction, Input};
+use holdfast_core::{Command, Config, Engine, Eviction, Input, Kind};
 
 pub const NAMESPACE: &str = "default";
 pub const START: Timestamp = Timestamp::from_secs(1_800_000_000);
@@ -74,7 +76,7 @@ impl Lone {
             lone.feed(Input::ListBegan(kind.clone()));
             lone.feed(Input::ListEnded(kind, 100.into()));
         }
-        assert_eq!(lone.engine.unsynced(), Vec::<&holdfast_core::Kind>::new());
+        assert_eq!(lone.engine.unsynced(), Vec::<&Kind>::new());
         lone
     }
 
@@ -141,7 +143,14 @@ impl Lone {
                     self.scales.get(&owner.name).cloned().unwrap_or(ScaleOutcome::NotFound);
                 vec![Input::ScaleRead { namespace, owner, outcome }]
             }
-            Command::ListNamespace { .. } => panic!("one instance is never behind itself"),
+            Command::ListNamespace { kind, namespace } => {
+                let is_budget = matches!(kind, Kind::Budget | Kind::UnavailableBudget);
+                assert!(is_budget, "one instance is never behind itself");
+                let listed = self.budgets.values().filter(|b| b.key.kind.watched() == kind);
+                let objects = listed.map(|b| Input::Budget(Change::Applied(b.clone()))).collect();
+                let outcome = SnapshotOutcome::Listed { version: self.version.into(), objects };
+                vec![Input::Snapshot { kind, namespace, outcome }]
+            }
             Command::ClearDisruptionTarget { pod, .. } => {
                 self.cleared.push(pod.name);
                 vec![]

@@ -2,6 +2,7 @@
 //! as it can be told.
 
 mod found;
+mod fresh;
 mod known;
 
 use std::time::Duration;
