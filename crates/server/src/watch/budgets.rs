@@ -45,6 +45,10 @@ impl Watched for Kind {
         Some(Input::Lost(self.clone()))
     }
 
+    fn restored(&self) -> Option<Input> {
+        Some(Input::Restored(self.clone()))
+    }
+
     fn unreadable(&self, key: ObjectKey, why: String) -> Option<Input> {
         Some(Input::Unreadable { kind: self.clone(), key, why })
     }
