@@ -1,10 +1,12 @@
 //! Dispatch: every input goes to its namespace, every timer to whoever set it.
 
+mod lists;
+
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 
 use crate::invariant::Violations;
-use crate::io::{Change, Command, Input, Kind, SnapshotOutcome};
+use crate::io::{Change, Command, Input, Kind};
 use crate::leisure::Leisure;
 use crate::model::{
     BudgetKey, BudgetStatus, GroupApi, GroupKind, ObjectKey, Owner, ResourceVersion, Timestamp,
@@ -14,6 +16,7 @@ use crate::progress::Progress;
 use crate::stats::{Counters, Stats};
 use crate::timer::Timers;
 use crate::view::{BudgetView, OpinionView};
+use lists::Asked;
 
 /// What a deployment chooses.
 #[derive(Clone, Debug)]
@@ -77,6 +80,8 @@ pub struct Engine {
     lists: BTreeMap<Kind, Listed>,
     /// How far each kind's watch has come.
     progress: Progress,
+    /// Lists of one namespace that are under way.
+    asked: BTreeMap<(Kind, String), Asked>,
     leads: bool,
     /// Namespaces with requests that wait until a watch or a list has come far enough.
     waiting: BTreeSet<Arc<str>>,
@@ -98,6 +103,7 @@ impl Engine {
             namespaces: BTreeMap::new(),
             lists: BTreeMap::new(),
             waiting: BTreeSet::new(),
+            asked: BTreeMap::new(),
             timers: Timers::default(),
             reads: Reads::default(),
             leisure: Leisure::default(),
@@ -124,7 +130,9 @@ impl Engine {
 
     /// The next thing to do, or None when everything has been handed out.
     pub fn poll(&mut self) -> Option<Command> {
-        self.commands.pop_front()
+        let command = self.commands.pop_front()?;
+        self.note_sent(&command);
+        Some(command)
     }
 
     /// Kinds that are neither synced nor known to be not served. Empty means ready.
@@ -183,7 +191,7 @@ impl Engine {
             let superseded = self
                 .namespaces
                 .get(key.namespace.as_str())
-                .is_some_and(|ns| ns.is_superseded(&kind, version));
+                .is_some_and(|ns| ns.is_superseded(&kind, version) || ns.is_listed(&kind, version));
             if superseded {
                 return;
             }
@@ -245,6 +253,7 @@ impl Engine {
                 self.list_ended(now, &kind, Some(&version));
             }
             Input::NotServed(kind) => {
+                self.forget_budget_lists(&kind);
                 self.lists.insert(kind.clone(), Listed::new());
                 self.list_ended(now, &kind, None);
             }
@@ -265,6 +274,7 @@ impl Engine {
             Input::Lost(kind) => {
                 self.unsynced.insert(kind);
             }
+            Input::Restored(kind) => self.restored(now, &kind),
             Input::Unreadable { kind, key, why, salvaged } => {
                 if let Some(list) = self.lists.get_mut(&kind) {
                     note(list, &key);
@@ -302,40 +312,6 @@ impl Engine {
             ns.retain(cx, kind, version, held);
         });
         self.unsynced.remove(kind);
-    }
-
-    /// One namespace of one kind, as of a version that the watch has not reached yet.
-    fn snapshot(&mut self, now: Timestamp, kind: &Kind, namespace: &str, outcome: SnapshotOutcome) {
-        let name = self.shared_name(namespace);
-        match outcome {
-            SnapshotOutcome::Failed(why) => {
-                self.within(now, &name, |ns, cx| ns.snapshot_failed(cx, kind, &why));
-            }
-            // The watch has come further meanwhile; what it has shown to be gone must not come back.
-            SnapshotOutcome::Listed { version, .. }
-                if self.progress.has_reached(kind, &version) =>
-            {
-                self.within(now, &name, |ns, cx| ns.caught_up(cx, kind, version));
-            }
-            SnapshotOutcome::Listed { version, objects } => {
-                let mut held = BTreeSet::new();
-                for object in objects {
-                    let unreadable = match &object {
-                        Input::Unreadable { key, .. } => Some(key),
-                        _ => None,
-                    };
-                    if let Some(key) = object.subject().map(|(_, key, _)| key).or(unreadable) {
-                        held.insert(key.name.as_str().into());
-                    }
-                    // Ahead of the watch, whose progress this is not.
-                    self.take_in(now, object);
-                }
-                self.within(now, &name, |ns, cx| {
-                    ns.retain(cx, kind, Some(&version), &held);
-                    ns.caught_up(cx, kind, version);
-                });
-            }
-        }
     }
 
     fn everywhere(&mut self, now: Timestamp, mut f: impl FnMut(&mut Namespace, &mut Context<'_>)) {

@@ -38,6 +38,11 @@ impl Progress {
         self.reached.get(kind)
     }
 
+    /// Versions start over: etcd was restored.
+    pub(crate) fn forget(&mut self, kind: &Kind) {
+        self.reached.remove(kind);
+    }
+
     /// None for a kind that this instance does not read: it cannot be behind on that.
     pub(crate) fn kind(&self, name: &str) -> Option<&Kind> {
         self.names.get(name)
@@ -56,6 +61,11 @@ impl Seen {
                 self.0.insert(kind.clone(), version.clone());
             }
         }
+    }
+
+    /// Versions start over: etcd was restored.
+    pub(crate) fn forget(&mut self, kind: &Kind) {
+        self.0.remove(kind);
     }
 
     /// Watermarks never go back.

@@ -45,6 +45,7 @@ pub struct Metrics {
     status_writes: Family<OutcomeLabels, Counter>,
     undecodable: Family<KindLabels, Counter>,
     watch_restarts: Family<KindLabels, Counter>,
+    etcd_restores: Family<KindLabels, Counter>,
     watch_lag: WatchLag,
     events_dropped: Counter,
     spans_dropped: Counter,
@@ -85,6 +86,7 @@ impl Metrics {
             status_writes: Family::default(),
             undecodable: Family::default(),
             watch_restarts: Family::default(),
+            etcd_restores: Family::default(),
             watch_lag: WatchLag::default(),
             events_dropped: Counter::default(),
             spans_dropped: Counter::default(),
@@ -232,6 +234,11 @@ impl Metrics {
         self.watch_restarts.get_or_create(&KindLabels { kind: kind.to_owned() }).inc();
     }
 
+    /// A list of this kind was older than what had been seen before.
+    pub fn etcd_restored(&self, kind: &str) {
+        self.etcd_restores.get_or_create(&KindLabels { kind: kind.to_owned() }).inc();
+    }
+
     /// A pod that was asked about.
     pub fn placed(&self, outcome: &'static str) {
         self.placements.get_or_create(&OutcomeLabels { outcome }).inc();
@@ -324,6 +331,11 @@ impl Metrics {
             "holdfast_watch_restarts",
             "Watches that broke off or had to list again",
             self.watch_restarts.clone(),
+        );
+        registry.register(
+            "holdfast_etcd_restores",
+            "Caches that were rebuilt because etcd was restored to an older state",
+            self.etcd_restores.clone(),
         );
         registry.register(
             "holdfast_events_dropped",

@@ -197,6 +197,12 @@ impl Namespace {
         self.behind.snapshots.get(kind).is_some_and(|listed| !listed.is_older_than(version))
     }
 
+    /// Versions start over: etcd was restored.
+    pub(super) fn forget_snapshot(&mut self, kind: &Kind) {
+        self.behind.snapshots.remove(kind);
+        self.behind.impossible.retain(|claim| claim.kind != *kind);
+    }
+
     pub(crate) fn touch_all(&mut self, cx: &mut Context<'_>) {
         for id in self.budgets.keys().cloned().collect::<Vec<_>>() {
             self.touch(cx, &id);

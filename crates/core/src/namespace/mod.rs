@@ -11,6 +11,7 @@ mod announce;
 mod assess;
 mod available;
 mod behind;
+mod budget_lists;
 mod budgets;
 mod evaluate;
 mod expiry;
@@ -30,6 +31,7 @@ mod relate;
 mod replacements;
 mod requests;
 mod reserve;
+mod restored;
 mod scale;
 mod status;
 mod units;
@@ -57,6 +59,7 @@ use crate::stats::{Counters, Stats};
 use crate::timer::{Due, Timers};
 
 use behind::Behind;
+use budget_lists::BudgetLists;
 use budgets::{BudgetEntry, BuiltinEntry};
 use kept::Controllers;
 use live_grant::LiveGrant;
@@ -107,6 +110,7 @@ pub(crate) struct Namespace {
     /// an earlier request for the same pod is answered.
     parked: BTreeMap<String, BTreeSet<String>>,
     behind: Behind,
+    budget_lists: BudgetLists,
     relating: Relating,
 }
 
@@ -182,6 +186,7 @@ impl Namespace {
             abandoned: BTreeMap::new(),
             parked: BTreeMap::new(),
             behind: Behind::default(),
+            budget_lists: BudgetLists::default(),
             relating: Relating::default(),
         }
     }
@@ -200,6 +205,8 @@ impl Namespace {
             && self.objects.owners.is_empty()
             && self.orphans.is_empty()
             && self.requests.is_empty()
+            // An answer that is under way must meet the request for it.
+            && self.budget_lists.is_idle()
     }
 
     /// A complete list of this kind, as of a version, holds nothing else of an age to be in it.

@@ -3,6 +3,7 @@
 //! ```text
 //! start --(cache is not enough)--> Reading --(cache is behind)--> Parked --> start again
 //!   \--> every budget asked in memory --(one objects)--> Reply Deny
+//!           \--(no recent list of budgets)--> Listing --> start again, or Reply Deny
 //!           \--> Reserving: one compare-and-swap per budget, in order --> Reply Allow
 //!                   \--(objection, rejection, deadline)--> refunds, Reply Deny
 //! ```
@@ -52,6 +53,8 @@ pub(super) enum Stage {
     Reading,
     /// A live read was newer than the cache.
     Parked,
+    /// A list of the namespace's budgets is under way.
+    Listing,
     Reserving(Reserving),
 }
 
@@ -75,10 +78,7 @@ impl Namespace {
         }
         let id = eviction.id.clone();
         let deadline = eviction.deadline;
-        if let Some(why) = cx.unsynced.filter(|_| !planted!(ServeUnsynced)) {
-            let why =
-                format!("Holdfast is still reading the cluster ({why}); try again in a moment");
-            let denial = refuse(DenyReason::BeingProcessed, &why);
+        if let Some(denial) = unsynced(cx) {
             let verdict = denial.of(eviction.operation);
             cx.send(Command::Reply { eviction: id, verdict });
             return;
@@ -101,6 +101,10 @@ impl Namespace {
 
     /// Decide from the cache if it may be (semantics 6.1), else read the pod first.
     pub(super) fn start(&mut self, cx: &mut Context<'_>, id: &str) {
+        // A watch may have been lost while the request waited.
+        if let Some(denial) = unsynced(cx) {
+            return self.deny(cx, id, denial);
+        }
         let Some(request) = self.requests.get_mut(id) else { return };
         let eviction = &request.eviction;
         let enough = self.pods.get(eviction.pod.name.as_str()).is_some_and(|entry| {
@@ -203,9 +207,6 @@ impl Namespace {
         if let Some(why) = builtin.flatten() {
             return self.deny(cx, id, refuse(DenyReason::BuiltinBudget, &why));
         }
-        if covering.is_empty() {
-            return self.allow(cx, id, AllowReason::NotCovered);
-        }
         let mut objections = Vec::new();
         let mut grants = Vec::new();
         let mut recorded = Covering::new();
@@ -234,13 +235,21 @@ impl Namespace {
             }
             return self.deny(cx, id, denial);
         }
+        let uid = pod.pod.uid.to_string();
+        // A budget that the cache does not have yet may object too.
+        if !self.has_recent_budgets(cx, id) {
+            return;
+        }
+        if covering.is_empty() {
+            return self.allow(cx, id, AllowReason::NotCovered);
+        }
         if recorded.is_empty() {
             return self.allow(cx, id, AllowReason::Exempt);
         }
         let reserving = Reserving {
             budgets: recorded[..if planted!(FirstBudgetOnly) { 1 } else { recorded.len() }].into(),
             next: 0,
-            uid: pod.pod.uid.to_string(),
+            uid,
             pending: None,
             in_flight: false,
         };
@@ -273,6 +282,11 @@ impl Namespace {
             Stage::Parked => (
                 DenyReason::BeingProcessed,
                 "Holdfast's view of this pod is behind the API server's; try again in a moment",
+            ),
+            Stage::Listing => (
+                DenyReason::BeingProcessed,
+                "Holdfast cannot tell which budgets cover the pod, because the API server did not list the \
+                 namespace's budgets in time; try again once the API server answers",
             ),
             Stage::Reserving(_) => (
                 DenyReason::NotRecorded,
@@ -387,6 +401,13 @@ impl Namespace {
         let replica = pod.replica.as_ref().and_then(|key| self.replicas.get(key));
         replica.map(|r| r.resolution.label.clone()).unwrap_or_default()
     }
+}
+
+/// The denial of every request while a cache is incomplete.
+fn unsynced(cx: &Context<'_>) -> Option<Denial> {
+    let kind = cx.unsynced.filter(|_| !planted!(ServeUnsynced))?;
+    let why = format!("Holdfast is still reading the cluster ({kind}); try again in a moment");
+    Some(refuse(DenyReason::BeingProcessed, &why))
 }
 
 /// The cache may decide about it: Pending, ended and terminating pods need a live look.

@@ -50,7 +50,7 @@ enum Renewed {
 impl Namespace {
     /// A Pending pod passes, recorded: it may be Ready before the eviction lands.
     pub(super) fn reserve_pending(&mut self, cx: &mut Context<'_>, id: &str, pod: Box<Pod>) {
-        if self.deny_while_recreated(cx, id) {
+        if !self.has_recent_budgets(cx, id) || self.deny_while_recreated(cx, id) {
             return;
         }
         let labels = Labels::lookup(&self.interner, &pod.labels);

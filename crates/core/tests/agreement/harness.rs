@@ -75,7 +75,14 @@ impl Harness {
     pub fn feed(&mut self, input: Input) {
         self.queue.push_back(input);
         while let Some(input) = self.queue.pop_front() {
-            self.ledger.observe(&input);
+            match &input {
+                Input::Snapshot { outcome: SnapshotOutcome::Listed { objects, .. }, .. } => {
+                    for object in objects {
+                        self.ledger.observe(object);
+                    }
+                }
+                input => self.ledger.observe(input),
+            }
             let [first, second] = self.engines.each_mut().map(|engine| {
                 engine.handle(self.now, input.clone());
                 std::iter::from_fn(|| engine.poll()).collect::<Vec<Command>>()
@@ -172,16 +179,29 @@ impl Harness {
                 self.queue.push_back(Input::ScaleRead { namespace, owner, outcome });
             }
             Command::ListNamespace { kind, namespace } => {
-                assert_eq!(kind, Kind::Pod, "only a new budget makes a lone instance list");
-                let pods = self.world.pods.values().filter(|p| p.key.namespace == namespace);
-                let objects = pods.map(|p| Input::Pod(Change::Applied(p.clone()))).collect();
-                let version = self.world.next_version();
-                let outcome = SnapshotOutcome::Listed { version, objects };
+                let outcome = self.list(&kind, &namespace);
                 self.queue.push_back(Input::Snapshot { kind, namespace, outcome });
             }
             Command::WakeAt(at) => self.wake = Some(at),
             Command::Event(_) | Command::ClearDisruptionTarget { .. } | Command::Relate { .. } => {}
         }
+    }
+
+    fn list(&self, kind: &Kind, namespace: &str) -> SnapshotOutcome {
+        let objects = match kind {
+            Kind::Pod => {
+                let pods = self.world.pods.values().filter(|p| p.key.namespace == namespace);
+                pods.map(|p| Input::Pod(Change::Applied(p.clone()))).collect()
+            }
+            Kind::Budget | Kind::UnavailableBudget => {
+                let listed = self.world.budgets.values();
+                let listed = listed.filter(|b| b.key.kind.watched() == *kind);
+                let listed = listed.filter(|b| b.key.object.namespace == namespace);
+                listed.map(|b| Input::Budget(Change::Applied(b.clone()))).collect()
+            }
+            _ => panic!("a lone instance lists pods and budgets only, not {kind}"),
+        };
+        SnapshotOutcome::Listed { version: self.world.version(), objects }
     }
 
     fn current(&self, budget: &BudgetKey) -> WriteOutcome {

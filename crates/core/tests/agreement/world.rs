@@ -48,6 +48,11 @@ impl World {
         Self { scales, ..Self::default() }
     }
 
+    /// The newest version that was given out.
+    pub fn version(&self) -> ResourceVersion {
+        ResourceVersion::from(self.counter)
+    }
+
     pub fn next_version(&mut self) -> ResourceVersion {
         self.counter += 1;
         ResourceVersion::from(self.counter)

@@ -80,7 +80,7 @@ impl Lone {
             lone.feed(Input::ListBegan(kind.clone()));
             lone.feed(Input::ListEnded(kind, 100.into()));
         }
-        assert_eq!(lone.engine.unsynced(), Vec::<&holdfast_core::Kind>::new());
+        assert_eq!(lone.engine.unsynced(), Vec::<&Kind>::new());
         lone
     }
 
@@ -149,11 +149,18 @@ impl Lone {
                 vec![Input::ScaleRead { namespace, owner, outcome }]
             }
             Command::ListNamespace { kind, namespace } => {
-                assert_eq!(kind, Kind::Pod, "only a new budget makes a lone instance list");
-                let pods = self.pods.values().filter(|p| p.key.namespace == namespace);
-                let objects = pods.map(|p| Input::Pod(Change::Applied(p.clone()))).collect();
-                let version = ResourceVersion::from(self.version);
-                let outcome = SnapshotOutcome::Listed { version, objects };
+                let objects = match kind {
+                    Kind::Pod => {
+                        let pods = self.pods.values().filter(|p| p.key.namespace == namespace);
+                        pods.map(|p| Input::Pod(Change::Applied(p.clone()))).collect()
+                    }
+                    Kind::Budget | Kind::UnavailableBudget => {
+                        let listed = self.budgets.values().filter(|b| b.key.kind.watched() == kind);
+                        listed.map(|b| Input::Budget(Change::Applied(b.clone()))).collect()
+                    }
+                    _ => panic!("a lone instance lists pods and budgets only, not {kind}"),
+                };
+                let outcome = SnapshotOutcome::Listed { version: self.version.into(), objects };
                 vec![Input::Snapshot { kind, namespace, outcome }]
             }
             Command::ClearDisruptionTarget { pod, .. } => {

@@ -24,6 +24,7 @@ pub fn page() -> String {
     metrics.status_written("current", Duration::from_millis(3));
     metrics.undecodable_object("pods");
     metrics.watch_restarted("pods");
+    metrics.etcd_restored("pods");
     metrics.listen("pods").now();
     metrics.committing(3);
     metrics.committing(0);

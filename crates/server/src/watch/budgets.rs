@@ -46,6 +46,10 @@ impl Watched for Kind {
         Some(Input::Lost(self.clone()))
     }
 
+    fn restored(&self) -> Option<Input> {
+        Some(Input::Restored(self.clone()))
+    }
+
     fn unreadable(&self, json: &[u8], key: ObjectKey, why: String) -> Option<Input> {
         let salvaged = salvage(self, json).map(Box::new);
         Some(Input::Unreadable { kind: self.clone(), key, why, salvaged })

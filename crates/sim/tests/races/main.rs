@@ -2,6 +2,7 @@
 //! as it can be told.
 
 mod found;
+mod fresh;
 mod hostile;
 mod hostile_owners;
 mod known;
