@@ -299,13 +299,12 @@ impl Namespace {
             Opinion::Allow { .. } if entry.ledger.is_refused(&pod.name, &uid, now) => {
                 Some(DenyReason::NotDeleted)
             }
-            Opinion::Allow { .. } => None,
             Opinion::Renew { .. } => {
                 let live = entry.ledger.entry(&pod.name, &uid);
                 let is_old = live.is_some_and(|live| !live.may_be_renewed(operation, now));
                 is_old.then_some(DenyReason::NotDeleted)
             }
-            Opinion::Pass | Opinion::Deny(_) => None,
+            Opinion::Allow { .. } | Opinion::Pass | Opinion::Deny(_) => None,
         };
         match reason {
             None => opinion,
