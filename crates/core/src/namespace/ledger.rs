@@ -142,7 +142,10 @@ impl Ledger {
         };
         let over = self.of_pod(pod).filter(is_over).map(|live| live.grant.uid.clone());
         let over: Vec<String> = over.collect();
-        over.iter().fold(false, |ended, uid| self.end(pod, uid) || ended)
+        for uid in &over {
+            self.end(pod, uid);
+        }
+        !over.is_empty()
     }
 
     /// The grant for this very pod has done its work, or expired. Returns whether there was one.

@@ -12,7 +12,7 @@ pub(super) const RENEWED_WITHIN: Duration = Duration::from_secs(45);
 /// An eviction by name takes no pod later than this after its grant was recorded. kube-apiserver cancels the context
 /// of a request after 34 s (`requestTimeoutUpperBound`), and the pod is deleted in that context. The rest covers the
 /// 9 s until the answer, and clocks that run fast.
-pub(super) const HANDLER_RUNS: Duration = Duration::from_secs(60);
+pub(super) const HANDLER_RUNS: Duration = Duration::from_mins(1);
 /// The leader records the age of a grant this often, so that a grant expires although instances restart.
 pub(super) const AGE_STEP: Duration = Duration::from_secs(15);
 /// A renewed record shows an age that lags behind the age that this instance knows: by rounding, and by the watch.

@@ -174,16 +174,6 @@ impl Namespace {
         }
     }
 
-    /// Returns whether the request was denied because a budget was recreated and may not be in force yet.
-    pub(super) fn deny_while_recreated(&mut self, cx: &mut Context<'_>, id: &str) -> bool {
-        let Some(budget) = self.successors.keys().next() else { return false };
-        let name = &budget.object.name;
-        let why =
-            format!("budget {name} was created again a moment ago, and is still being processed");
-        self.deny(cx, id, refuse(DenyReason::BeingProcessed, &why));
-        true
-    }
-
     /// Ask every budget in memory; only if none objects, begin to record.
     fn decide(&mut self, cx: &mut Context<'_>, id: &str) {
         if self.deny_while_recreated(cx, id) {
@@ -324,13 +314,12 @@ impl Namespace {
             Opinion::Allow { .. } if entry.ledger.is_refused(&pod.name, &uid, now) => {
                 Some(DenyReason::NotDeleted)
             }
-            Opinion::Allow { .. } => None,
             Opinion::Renew { .. } => {
                 let live = entry.ledger.entry(&pod.name, &uid);
                 let is_old = live.is_some_and(|live| !live.may_be_renewed(operation, now));
                 is_old.then_some(DenyReason::NotDeleted)
             }
-            Opinion::Pass | Opinion::Deny(_) => None,
+            Opinion::Allow { .. } | Opinion::Pass | Opinion::Deny(_) => None,
         };
         match reason {
             None => opinion,

@@ -74,6 +74,16 @@ impl Namespace {
         self.reserve(cx, id, reserving, grants);
     }
 
+    /// Returns whether the request was denied because a budget was recreated and may not be in force yet.
+    pub(super) fn deny_while_recreated(&mut self, cx: &mut Context<'_>, id: &str) -> bool {
+        let Some(budget) = self.successors.keys().next() else { return false };
+        let name = &budget.object.name;
+        let why =
+            format!("budget {name} was created again a moment ago, and is still being processed");
+        self.deny(cx, id, refuse(DenyReason::BeingProcessed, &why));
+        true
+    }
+
     /// The bounds on grants hold for Pending pods too.
     fn pending_objection(
         &mut self,

@@ -154,7 +154,7 @@ fn a_grant_expires_although_every_instance_restarts_within_two_minutes() {
     let mut world = cluster(1);
     assert!(world.evict_without_delete("a-0").is_allow());
     for _ in 0..4 {
-        world.advance(secs(60));
+        world.advance(Duration::from_mins(1));
         world.instance(0).crash();
         world.instance(0).restart();
     }
