@@ -22,6 +22,7 @@ mod page;
 mod source;
 #[cfg(test)]
 mod tests;
+mod waits;
 pub mod wire;
 
 use std::collections::HashMap;
@@ -34,7 +35,7 @@ use holdfast_core::model::{ObjectKey, ResourceVersion};
 use http::StatusCode;
 use serde_json::value::RawValue;
 use tokio::sync::mpsc;
-use tokio::time::{Instant, sleep, sleep_until};
+use tokio::time::{Instant, sleep};
 
 use crate::api_client::{ApiClient, NoAnswer, describe};
 use crate::discovery::Resource;
@@ -453,55 +454,5 @@ impl<W: Watched> Watcher<W> {
         }
         let key = ObjectKey::new(metadata.namespace, metadata.name);
         Err(self.watched.unreadable(object.get().as_bytes(), key, error.to_string()))
-    }
-
-    /// Says what is wrong, the first time aloud, and waits.
-    async fn trouble(&mut self, what: &'static str, reason: &str) -> Result<(), Stopped> {
-        if self.troubled {
-            tracing::debug!(kind = %self.label, reason, "{what}");
-        } else {
-            tracing::warn!(kind = %self.label, reason, "{what}");
-        }
-        self.troubled = true;
-        self.pause().await
-    }
-
-    async fn pause(&mut self) -> Result<(), Stopped> {
-        let pause = self.backoff.next_pause();
-        self.unless_lost(sleep(pause)).await
-    }
-
-    /// Waits for the outcome. If the kind is cut off for too long meanwhile, tells of the loss, and goes on waiting.
-    async fn unless_lost<T>(&mut self, call: impl Future<Output = T>) -> Result<T, Stopped> {
-        let mut call = pin!(call);
-        if let Some(at) = self.cut_off.lost_at() {
-            tokio::select! {
-                biased;
-                outcome = &mut call => return Ok(outcome),
-                () = sleep_until(at) => {}
-            }
-            tracing::error!(kind = %self.label, "no watch for too long: lost until it is listed");
-            self.cut_off.lose();
-            self.tell_of(self.watched.lost()).await?;
-        }
-        Ok(call.await)
-    }
-
-    async fn tell(&self, told: W::Told) -> Result<(), Stopped> {
-        self.feed.send(told).await.map_err(|_| Stopped)
-    }
-
-    async fn tell_of(&self, told: Option<W::Told>) -> Result<(), Stopped> {
-        match told {
-            Some(told) => self.tell(told).await,
-            None => Ok(()),
-        }
-    }
-
-    async fn wait(&self, time: Duration) -> Result<(), Stopped> {
-        tokio::select! {
-            () = self.feed.closed() => Err(Stopped),
-            () = tokio::time::sleep(time) => Ok(()),
-        }
     }
 }

@@ -171,6 +171,11 @@ fn a_pending_pod_waits_for_the_list_too() {
 fn after_a_restore_of_etcd_the_list_replaces_the_cache() {
     let mut world = World::new(Config::default());
     world.apply_budget(budget("all").min_available(1));
+    // So that versions of the cache are above those of the backup.
+    for n in 0..10 {
+        let gone = world.apply_pod(pod(&format!("gone-{n}")));
+        world.delete_pod(&gone);
+    }
     world.apply_pod(pod("old").ready());
     world.apply_pod(pod("lost").ready());
     world.sync();
