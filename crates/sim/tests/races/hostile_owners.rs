@@ -10,7 +10,7 @@ fn secs(n: u64) -> Duration {
     Duration::from_secs(n)
 }
 
-/// LeaderWorkerSets `x` and `y` of one pod each, and a budget that may lose one replica.
+/// `LeaderWorkerSets` `x` and `y` of one pod each, and a budget that may lose one replica.
 fn two_owners(instances: usize) -> World {
     let mut world = World::with_instances(Config::default(), instances);
     for name in ["x", "y"] {
@@ -26,7 +26,7 @@ fn two_owners(instances: usize) -> World {
     world
 }
 
-/// PodGroups `a` and `b` of two pods each, disrupted as a whole, and a budget that may lose one.
+/// `PodGroups` `a` and `b` of two pods each, disrupted as a whole, and a budget that may lose one.
 fn two_groups(instances: usize) -> World {
     let mut world = World::with_instances(Config::default(), instances);
     for name in ["a", "b"] {
