@@ -34,6 +34,15 @@ impl Progress {
         self.reached.get(kind).is_some_and(|reached| !reached.is_older_than(version))
     }
 
+    pub(crate) fn reached(&self, kind: &Kind) -> Option<&ResourceVersion> {
+        self.reached.get(kind)
+    }
+
+    /// Versions start over: etcd was restored.
+    pub(crate) fn forget(&mut self, kind: &Kind) {
+        self.reached.remove(kind);
+    }
+
     /// None for a kind that this instance does not read: it cannot be behind on that.
     pub(crate) fn kind(&self, name: &str) -> Option<&Kind> {
         self.names.get(name)
@@ -52,6 +61,11 @@ impl Seen {
                 self.0.insert(kind.clone(), version.clone());
             }
         }
+    }
+
+    /// Versions start over: etcd was restored.
+    pub(crate) fn forget(&mut self, kind: &Kind) {
+        self.0.remove(kind);
     }
 
     /// Watermarks never go back.

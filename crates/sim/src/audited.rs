@@ -237,12 +237,20 @@ fn owner(owner: &Owner) -> audit::Owner {
         uid: owner.uid.clone(),
         version: version(&owner.version),
         terminating: owner.terminating,
-        ended: false,
+        ended: owner.pods.finished || owner.pods.suspended,
         controller: owner.controller.as_ref().map(controller),
         replicas: owner.replicas,
         group_size: owner.group_size,
         keeps_group: owner.lws_keeps_group,
-        // No world gives its owners a pod template.
-        templates: None,
+        templates: templates(owner),
     }
+}
+
+/// The labels of the templates whose pods will belong to replicas (semantics 4, case 2).
+fn templates(owner: &Owner) -> Option<Vec<audit::Labels>> {
+    let pods = &owner.pods;
+    let is_lws = owner.group_kind.is(Owner::LWS_GROUP, "LeaderWorkerSet");
+    let grouped = is_lws || pods.grouped || owner.group_size.is_some();
+    let counted = pods.templates.iter().filter(|t| grouped || t.reference.is_some());
+    (!pods.templates.is_empty()).then(|| counted.map(|t| t.labels.clone()).collect())
 }
