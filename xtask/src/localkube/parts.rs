@@ -1,6 +1,9 @@
 //! Single parts of a control plane that runs, for whoever needs them otherwise than `up` starts them.
 
-use std::{path::Path, time::Duration};
+use std::{
+    path::{Path, PathBuf},
+    time::Duration,
+};
 
 use anyhow::{Context as _, Result, bail};
 
@@ -12,6 +15,11 @@ use super::{
 impl Localkube {
     pub fn dir(&self) -> &Path {
         &self.dir
+    }
+
+    /// One of the programs that came with the control plane, such as kubectl.
+    pub fn program(&self, name: &str) -> PathBuf {
+        self.programs.join(name)
     }
 
     /// Ends a component for good.
