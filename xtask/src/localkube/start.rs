@@ -207,7 +207,8 @@ impl Starter<'_> {
     }
 
     fn await_ready(&self, running: &Running) -> Result<()> {
-        const PATIENCE: Duration = Duration::from_mins(1);
+        // Three API servers on two busy cores take more than a minute; one that has ended is noticed at once.
+        const PATIENCE: Duration = Duration::from_mins(3);
         let deadline = Instant::now() + PATIENCE;
         loop {
             let Err(reason) = self.prober.check(&running.probe) else { return Ok(()) };
