@@ -66,28 +66,28 @@ impl<'a> Nemesis<'a> {
         match random.below(6) {
             0 | 1 => {
                 self.say("kill an API server", &apiserver);
-                self.signal(&apiserver, Signal::KILL);
+                signal(&apiserver, Signal::KILL);
                 std::thread::sleep(Duration::from_millis(random.below(3000) as u64));
                 self.bring_back(&apiserver);
             }
             2 | 3 => {
                 let pause = self.pause(PAUSES[random.below(PAUSES.len())]);
                 self.say("pause an API server", &format!("{apiserver} for {pause:?}"));
-                self.signal(&apiserver, Signal::STOP);
+                signal(&apiserver, Signal::STOP);
                 std::thread::sleep(pause);
-                self.signal(&apiserver, Signal::CONT);
+                signal(&apiserver, Signal::CONT);
             }
             4 => {
                 self.say("kill etcd", "");
-                self.signal(ETCD, Signal::KILL);
+                signal(ETCD, Signal::KILL);
                 self.bring_back(ETCD);
             }
             _ => {
                 let pause = self.pause(ETCD_PAUSES[random.below(ETCD_PAUSES.len())]);
                 self.say("pause etcd", &format!("for {pause:?}"));
-                self.signal(ETCD, Signal::STOP);
+                signal(ETCD, Signal::STOP);
                 std::thread::sleep(pause);
-                self.signal(ETCD, Signal::CONT);
+                signal(ETCD, Signal::CONT);
             }
         }
     }
@@ -122,9 +122,9 @@ impl<'a> Nemesis<'a> {
         let pause = self.pause(18);
         self.say("pause an instance with its API server", &format!("{n} for {pause:?}"));
         self.instances.pause(n);
-        self.signal(&apiserver(n), Signal::STOP);
+        signal(&apiserver(n), Signal::STOP);
         std::thread::sleep(pause);
-        self.signal(&apiserver(n), Signal::CONT);
+        signal(&apiserver(n), Signal::CONT);
         self.instances.resume(n);
     }
 
@@ -170,10 +170,6 @@ impl<'a> Nemesis<'a> {
         [ETCD.to_owned()].into_iter().chain(apiservers).collect()
     }
 
-    fn signal(&self, name: &str, signal: Signal) {
-        localkube::signal(name, signal).unwrap_or_else(|error| panic!("{error}"));
-    }
-
     fn say(&self, what: &'static str, more: &str) {
         println!("{} {what} {more}", self.time());
         *self.done.lock().expect("not poisoned").entry(what).or_default() += 1;
@@ -182,6 +178,10 @@ impl<'a> Nemesis<'a> {
     fn time(&self) -> String {
         format!("{:6.1} s:", self.began.elapsed().as_secs_f64())
     }
+}
+
+fn signal(name: &str, signal: Signal) {
+    localkube::signal(name, signal).unwrap_or_else(|error| panic!("{error}"));
 }
 
 /// As localkube calls it.

@@ -109,10 +109,10 @@ impl Place {
 fn free_address() -> String {
     static NEXT: AtomicUsize = AtomicUsize::new(0);
     let first = std::process::id() as usize;
-    let free = |_: &usize| {
+    let free = || {
         let n = first + NEXT.fetch_add(1, Ordering::Relaxed);
         let address = format!("127.0.0.1:{}", 10_000 + n % 9_000);
         TcpListener::bind(&address).is_ok().then_some(address)
     };
-    (0..100).find_map(|i| free(&i)).expect("a free port")
+    (0..100).find_map(|_| free()).expect("a free port")
 }
