@@ -45,9 +45,7 @@ impl<'a> Nemesis<'a> {
             scope.spawn(|| self.until_over(Random::new(seed), Self::hit_control_plane));
             scope.spawn(|| self.until_over(Random::new(seed + 1), Self::hit_instance));
         });
-        for component in self.components() {
-            self.bring_back(&component);
-        }
+        self.bring_back_all();
         for n in 0..self.instances.len() {
             self.launch(n);
         }
@@ -68,7 +66,7 @@ impl<'a> Nemesis<'a> {
                 self.say("kill an API server", &apiserver);
                 signal(&apiserver, Signal::KILL);
                 std::thread::sleep(Duration::from_millis(random.below(3000) as u64));
-                self.bring_back(&apiserver);
+                Self::bring_back(&apiserver);
             }
             2 | 3 => {
                 let pause = self.pause(PAUSES[random.below(PAUSES.len())]);
@@ -80,7 +78,7 @@ impl<'a> Nemesis<'a> {
             4 => {
                 self.say("kill etcd", "");
                 signal(ETCD, Signal::KILL);
-                self.bring_back(ETCD);
+                Self::bring_back(ETCD);
             }
             _ => {
                 let pause = self.pause(ETCD_PAUSES[random.below(ETCD_PAUSES.len())]);
@@ -90,6 +88,7 @@ impl<'a> Nemesis<'a> {
                 signal(ETCD, Signal::CONT);
             }
         }
+        self.bring_back_all();
     }
 
     fn hit_instance(&self, random: &mut Random) {
@@ -150,7 +149,7 @@ impl<'a> Nemesis<'a> {
     }
 
     /// Starts a component of the control plane that has ended, or lets it go on.
-    fn bring_back(&self, name: &str) {
+    fn bring_back(name: &str) {
         let mut last = String::new();
         for _ in 0..3 {
             let components = localkube::components().unwrap_or_else(|error| panic!("{error}"));
@@ -165,9 +164,13 @@ impl<'a> Nemesis<'a> {
         panic!("{name} does not run again: {last}");
     }
 
-    fn components(&self) -> Vec<String> {
-        let apiservers = (0..self.instances.len()).map(apiserver);
-        [ETCD.to_owned()].into_iter().chain(apiservers).collect()
+    /// Also programs that ended because their API server did: a kubelet would start them again.
+    fn bring_back_all(&self) {
+        let components = localkube::components().unwrap_or_else(|error| panic!("{error}"));
+        for component in components.iter().filter(|component| component.state != "running") {
+            println!("{} {} is {}", self.time(), component.name, component.state);
+            Self::bring_back(&component.name);
+        }
     }
 
     fn say(&self, what: &'static str, more: &str) {
