@@ -215,12 +215,15 @@ impl Auditor {
         }
         let before = self.state.pods.get(&pod.key).filter(|before| before.uid == pod.uid).cloned();
         let Some(before) = before else { return self.pod_created(pod) };
-        if pod.terminating && !before.terminating {
-            if pod.evicted && !self.losses.contains_key(&pod.uid) {
-                let budgets = self.recorded.get(&pod.uid).cloned().unwrap_or_default();
-                self.note_unrecorded(&before, &budgets);
-                self.lose(&before, budgets, None);
-            }
+        let ends = pod.terminating && !before.terminating;
+        if ends && pod.evicted && !self.losses.contains_key(&pod.uid) {
+            let budgets = self.recorded.get(&pod.uid).cloned().unwrap_or_default();
+            self.note_unrecorded(&before, &budgets);
+            self.lose(&before, budgets, None);
+        }
+        // A pod that is changed in place goes down some time after the change was stored.
+        let changes = self.losses.get(&pod.uid).is_some_and(|loss| loss.generation.is_some());
+        if ends || (changes && before.ready && !pod.ready) {
             self.recent.push(Recent { version: pod.version, pod: before });
         }
     }

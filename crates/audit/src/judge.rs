@@ -29,15 +29,19 @@ impl Auditor {
         told: &dyn Fn(u64) -> bool,
         asks: &dyn Fn(&Budget) -> bool,
     ) -> Vec<Finding> {
-        self.recent.retain(|recent| !told(recent.version));
+        let (known, recent): (Vec<Recent>, Vec<Recent>) =
+            std::mem::take(&mut self.recent).into_iter().partition(|r| told(r.version));
+        self.recent = recent;
         let mut findings = Vec::new();
         let mut standings = BTreeMap::new();
         for (key, budget) in self.state.budgets.iter().filter(|(_, budget)| asks(budget)) {
             let (state, unknown) = self.with_unknown_losses(budget);
             let lost = |pod: &Pod| self.is_lost_to(key, pod);
             let now = count(budget, &state, &self.memory, &lost);
+            // A loss without a record in this budget counts from now on.
+            let is_hit = known.iter().any(|recent| self.is_unrecorded(budget, recent));
             let before = self.standings.get(key).filter(|before| {
-                before.unknown.is_subset(&unknown) && same_spec(&before.spec, budget)
+                !is_hit && before.unknown.is_subset(&unknown) && same_spec(&before.spec, budget)
             });
             let falls = before.is_some_and(|before| before.kept || now.healthy < before.healthy);
             if !now.is_kept() && now.closed.is_none() && falls {
@@ -45,8 +49,11 @@ impl Auditor {
                     rule: Rule::S1,
                     budget: key.clone(),
                     message: format!(
-                        "has {} of {} healthy when everything is done that was allowed",
-                        now.healthy, now.desired
+                        "has {} of {} healthy when everything is done that was allowed, of {} expected; before: {:?}",
+                        now.healthy,
+                        now.desired,
+                        now.expected,
+                        before.map(|before| (before.kept, before.healthy)),
                     ),
                 });
             }
@@ -61,13 +68,8 @@ impl Auditor {
     /// The state with the pods put back that this budget has no record of losing and that some process
     /// does not know of yet, and the uids of these.
     fn with_unknown_losses(&self, budget: &Budget) -> (Cow<'_, State>, BTreeSet<String>) {
-        let recorded =
-            |uid: &str| self.losses.get(uid).is_some_and(|loss| loss.budgets.contains(&budget.key));
-        let unknown: Vec<&Recent> = self
-            .recent
-            .iter()
-            .filter(|recent| budget.covers(&recent.pod) && !recorded(&recent.pod.uid))
-            .collect();
+        let unknown: Vec<&Recent> =
+            self.recent.iter().filter(|recent| self.is_unrecorded(budget, recent)).collect();
         if unknown.is_empty() {
             return (Cow::Borrowed(&self.state), BTreeSet::new());
         }
@@ -81,6 +83,12 @@ impl Auditor {
         }
         let uids = unknown.iter().map(|recent| recent.pod.uid.clone()).collect();
         (Cow::Owned(state), uids)
+    }
+
+    /// Whether the budget covered the lost pod and has no record of the loss.
+    fn is_unrecorded(&self, budget: &Budget, Recent { pod, .. }: &Recent) -> bool {
+        let loss = self.losses.get(&pod.uid);
+        budget.covers(pod) && !loss.is_some_and(|loss| loss.budgets.contains(&budget.key))
     }
 
     /// S1 and S7 for a status write: with the new grants of the write, are enough units left by what

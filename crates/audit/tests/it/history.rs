@@ -161,3 +161,29 @@ fn an_update_in_place_is_over_when_it_is_in_effect() {
     history.edit_pod("p", |pod| pod.applied = true);
     assert!(!lost(&history));
 }
+
+#[test]
+fn a_loss_without_a_record_that_all_know_at_once_is_not_blamed() {
+    let mut history = three();
+    history.remove("a-0");
+    history.remove("b-0");
+    assert_eq!(history.look(), [], "nothing was granted");
+    history.evict("one", "c-0");
+    assert_eq!(rules(&history.look()), [Rule::S1]);
+}
+
+#[test]
+fn a_change_that_was_allowed_before_the_budget_existed_is_not_blamed() {
+    let mut history = History::default();
+    history.store(member("p", "p"));
+    let id = history.allow("p");
+    let mut allow = history.auditor.end(&id).expect("in flight");
+    allow.operation = holdfast_audit::objects::Operation::Change;
+    history.store(pods("b", &json!({"minAvailable": 1})));
+    assert_eq!(history.look(), []);
+    history.auditor.take(&allow, &history.pod("p").key);
+    history.edit_pod("p", |pod| (pod.generation, pod.applied) = (pod.generation + 1, false));
+    assert_eq!(history.look(), []);
+    history.edit_pod("p", |pod| pod.ready = false);
+    assert_eq!(history.look(), [], "the budget has no record of the change");
+}

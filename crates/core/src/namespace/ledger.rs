@@ -223,6 +223,7 @@ impl Ledger {
         }
         recorded.retain(|record, _| !self.ended.contains(record));
         let mut agreed = Agreed::default();
+        self.refused.retain(|_, until| now < *until);
         self.grants.retain(|_, live| {
             let replaced = live.replaced.take();
             if let Some(grant) = live.claim(&mut recorded) {
@@ -253,6 +254,10 @@ impl Ledger {
             let stays = live.state != State::Committed;
             if !stays {
                 let of = (live.grant.pod.clone(), live.grant.uid.clone());
+                // Another instance ended it. If that one expired it, requests must wait here too.
+                if live.reported {
+                    self.refused.insert(of.clone(), now + OTHERS_TURN);
+                }
                 agreed.lost.insert(of, live.since);
             }
             stays

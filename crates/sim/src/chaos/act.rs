@@ -30,7 +30,7 @@ impl Run {
     fn go_wrong(&mut self) {
         // Several are drawn, of which this world may have one: to leave out a fault changes the others
         // as little as can be.
-        let all: Vec<Fault> = Fault::ALL.iter().copied().filter(|f| f.is_generated()).collect();
+        let all = Fault::ALL;
         let drawn = [(); 4].map(|()| all[self.random.below(all.len())]);
         let Some(fault) = drawn.into_iter().find(|fault| self.params.has(*fault)) else {
             // Something ordinary in its place, so that worlds with few faults do get on.

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::fmt;
 
-use super::STRICT;
+use super::EXACT_WHILE_EDITED;
 
 holdfast_core::described! {
     #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -100,12 +100,7 @@ impl Fault {
         );
         let takes =
             matches!(self, NodeDeath | PodDeleted | Flap | Scaled | MinCount | GroupDeleted);
-        takes || (edits && !STRICT)
-    }
-
-    /// Faults that are generated only when [`STRICT`].
-    pub fn is_generated(self) -> bool {
-        STRICT || !matches!(self, Self::RefusedAlways | Self::FrozenTogether)
+        takes || (edits && !EXACT_WHILE_EDITED)
     }
 
     pub fn parse(name: &str) -> Option<Self> {

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::fmt;
 
-use super::STRICT;
+use super::WHOLE_WITH_OVERLAP;
 use super::fault::Fault;
 use crate::random::Random;
 
@@ -108,7 +108,7 @@ impl Params {
             repeats: random.below(50),
             dry_runs: random.below(15),
             preconditions: random.below(40),
-            whole: STRICT && random.chance(25),
+            whole: random.chance(25),
         };
         if profile == Profile::Lite {
             params.call_faults = 25;
@@ -120,6 +120,7 @@ impl Params {
         if !params.faults.contains(&Fault::NameReused) {
             params.same_name = false;
         }
+        params.whole &= WHOLE_WITH_OVERLAP || params.same_name;
         params
     }
 
@@ -135,7 +136,7 @@ impl Params {
 }
 
 fn draw_faults(random: &mut Random, seed: u64, profile: Profile) -> BTreeSet<Fault> {
-    let all: Vec<Fault> = Fault::ALL.iter().copied().filter(|f| f.is_generated()).collect();
+    let all: Vec<Fault> = Fault::ALL.to_vec();
     if profile == Profile::Lite {
         let alone = usize::try_from(seed % all.len() as u64).expect("small");
         return BTreeSet::from([all[alone]]);

@@ -6,6 +6,7 @@ use std::time::Duration;
 use holdfast_core::invariant::Invariant;
 use holdfast_core::model::{Budget, ObjectKey, Timestamp};
 
+use super::REFUSED_LOSE_THEIR_TURN;
 use super::clients::{Outcome, describe};
 use super::invariants;
 use super::run::Run;
@@ -124,7 +125,8 @@ impl Run {
             held.retain(|budget, _| holders.contains(budget));
             for budget in holders {
                 let since = *held.entry(budget.clone()).or_insert(now);
-                self.require(Invariant::L5, now <= since + HELD_MAX, || {
+                let ends = !REFUSED_LOSE_THEIR_TURN || now <= since + HELD_MAX;
+                self.require(Invariant::L5, ends, || {
                     format!("{budget} holds a grant for {}, which is refused for ever", pod.name)
                 });
             }

@@ -2,7 +2,6 @@
 
 use holdfast_core::Kind;
 
-use super::STRICT;
 use super::fault::Fault;
 use super::run::Run;
 use super::workloads::millis;
@@ -64,7 +63,7 @@ impl Run {
         let now = self.world.now();
         match fault {
             Fault::WatchLag => {
-                let minutes = STRICT && self.random.chance(20);
+                let minutes = self.random.chance(20);
                 let most = if minutes { 300_000 } else { 60_000 };
                 let until = now + millis(self.random.between(100, most));
                 self.lagging.insert((index, kind.clone()), until);

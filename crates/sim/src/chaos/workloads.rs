@@ -9,7 +9,6 @@ use std::time::Duration;
 
 use holdfast_core::model::{BudgetKey, BudgetKind, LabelGroups, Owner, UnavailableSpec};
 
-use super::STRICT;
 use super::fault::Fault;
 use super::params::{Params, Profile};
 use super::run::Run;
@@ -123,7 +122,7 @@ impl Run {
             });
         }
         // Owners that a grant has emptied count too, so the budget may span several.
-        let counted = part.is_some() || (STRICT && per_replica && !is_pub);
+        let counted = part.is_some() || (per_replica && !is_pub);
         let random = &mut self.random;
         match (counted, random.below(4)) {
             (true, 0) => made.max_unavailable(random.between(1, units)),

@@ -56,6 +56,20 @@ fn a_refused_eviction_that_is_retried_does_not_hold_the_budget_for_ever() {
     assert!(world.take_events().iter().any(|event| event.reason == "NotDeleted"));
 }
 
+/// Instance 1 is asked, and the faster clock of instance 0 makes that one expire the grants.
+#[test]
+fn others_get_a_turn_when_another_instance_expires_a_refused_grant() {
+    let mut world = cluster(2);
+    world.instance(0).skew(secs(0), 1300);
+    let mut others = 0;
+    for _ in 0..240 {
+        let _ = world.instance(1).decide("a-0");
+        others += usize::from(world.instance(1).decide("b-0").is_allow());
+        world.advance(secs(5));
+    }
+    assert!(others > 0, "within 20 minutes the other pod gets a turn");
+}
+
 /// The status of a recreated budget has no watermarks yet.
 #[test]
 fn a_recreated_budget_demands_the_pods_as_of_its_creation() {

@@ -14,6 +14,9 @@ use crate::world::Written;
 /// Two minutes on the fastest clock, from the decision, which may be 9 s before the answer.
 const EXPIRES: Duration = Duration::from_millis((120_000 - 9_000) * 1000 / 1300);
 
+/// A renewal does not extend its grant. The grant was at most 45 s old then, so 75 s of it are left.
+const RENEWED_EXPIRES: Duration = Duration::from_millis((75_000 - 9_000) * 1000 / 1300);
+
 /// An eviction by name whose own pod is gone takes no successor later than this: 60 s on the fastest clock, from the
 /// decision. The API server executes nothing that late (`EXECUTED_WITHIN`).
 const HANDLER_RUNS: Duration = Duration::from_millis((60_000 - 9_000) * 1000 / 1300);
@@ -68,17 +71,26 @@ fn may_end(run: &Run, written: &Written, grant: &Grant) -> bool {
             pod.terminating || (asked.operation.keeps_pod() && stored)
         }
     };
-    let open = standing.filter_map(|id| run.requests.get(id));
-    let open = open.filter_map(|asked| Some((asked, asked.granted.as_ref()?)));
-    let mut granted =
-        open.filter(|(asked, (_, uid))| !has_ended(asked, uid)).map(|(_, granted)| granted);
+    let open = standing.filter_map(|id| Some((id, run.requests.get(id)?)));
+    let open = open.filter_map(|(id, asked)| Some((id, asked, asked.granted.as_ref()?)));
+    let mut granted = open.filter(|(_, asked, (_, uid))| !has_ended(asked, uid));
     let is_taken = |uid: &str| {
         let next = |taken: &str| born(taken) >= born(uid);
         let mut taken = run.auditor.losses().filter(|(_, loss)| loss.generation.is_none());
         taken.any(|(taken, loss)| loss.pod.name == grant.pod && next(taken))
     };
-    let lives = |uid: &str| if is_gone(uid) { HANDLER_RUNS } else { EXPIRES };
-    granted.all(|(at, uid)| is_taken(uid) || *at + lives(uid) <= run.world.now())
+    let lives = |id: &String, asked: &Asked, uid: &str| {
+        // A change disrupts the pod anew, so its renewal extends the grant.
+        let renews = run.history.renewals.contains(id) && !asked.operation.keeps_pod();
+        match (is_gone(uid), renews) {
+            (true, _) => HANDLER_RUNS,
+            (false, true) => RENEWED_EXPIRES,
+            (false, false) => EXPIRES,
+        }
+    };
+    granted.all(|(id, asked, (at, uid))| {
+        is_taken(uid) || *at + lives(id, asked, uid) <= run.world.now()
+    })
 }
 
 /// The world names a pod after the version that it was created at.

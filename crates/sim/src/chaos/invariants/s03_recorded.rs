@@ -8,7 +8,6 @@ use holdfast_core::invariant::Invariant;
 use holdfast_core::model::Operation;
 
 use crate::audited;
-use crate::chaos::STRICT;
 use crate::chaos::clients::{Allowed, Asked};
 use crate::chaos::run::Run;
 
@@ -59,7 +58,7 @@ fn is_known(run: &Run, asked: &Asked, budget: &audit::Budget, pod: &audit::Pod) 
     let told = told.budgets.get(&budget.key);
     let told = told.is_some_and(|told| told.uid == budget.uid && told.covers(pod));
     let since = run.auditor.spec_since(&budget.key);
-    told || (STRICT && since.is_some_and(|since| since + FRESH_MS <= asked.at.0))
+    told || since.is_some_and(|since| since + FRESH_MS <= asked.at.0)
 }
 
 /// Whether the budget has a say in it.
