@@ -8,7 +8,7 @@ use crate::io::Kind;
 use crate::model::ResourceVersion;
 
 /// The highest version seen of each kind, anywhere: a watch delivers its events in order.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct Progress {
     reached: BTreeMap<Kind, ResourceVersion>,
     /// Kinds by the name that they have in a status.
@@ -30,6 +30,10 @@ impl Progress {
         }
     }
 
+    pub(crate) fn reached(&self) -> &BTreeMap<Kind, ResourceVersion> {
+        &self.reached
+    }
+
     pub(crate) fn has_reached(&self, kind: &Kind, version: &ResourceVersion) -> bool {
         self.reached.get(kind).is_some_and(|reached| !reached.is_older_than(version))
     }
@@ -41,7 +45,7 @@ impl Progress {
 }
 
 /// What a budget's numbers were computed from.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(crate) struct Seen(LiteMap<Kind, ResourceVersion>);
 
 impl Seen {

@@ -8,7 +8,7 @@ use crate::io::{Command, Kind};
 use crate::model::ResourceVersion;
 use crate::verdict::DenyReason;
 
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(super) struct Behind {
     /// Lists of this namespace that are under way.
     listing: BTreeSet<Kind>,

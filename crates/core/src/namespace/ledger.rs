@@ -13,7 +13,7 @@ pub(super) const INCOMPLETE_AFTER: Duration = Duration::from_secs(15);
 const GRANTS_MAX: usize = 2000;
 const GRANTS_BYTES_MAX: usize = 512 * 1024;
 
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(super) struct Ledger {
     /// By pod name and uid.
     grants: BTreeMap<(String, String), LiveGrant>,
