@@ -1,8 +1,8 @@
 //! One object of JSON into one input of the engine.
 //!
 //! Watches decode object by object, so that one that cannot be read stops no other. The caller
-//! reports the [`DecodeError`] and keeps the last readable state of that object: forgetting a
-//! budget because it became unreadable would lift its protection.
+//! reports the [`DecodeError`] with what [`salvage`](crate::salvage::salvage) could still read: forgetting a budget because it
+//! became unreadable would lift its protection.
 
 use std::fmt;
 

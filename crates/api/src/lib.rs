@@ -30,6 +30,7 @@ pub mod meta;
 pub mod native;
 pub mod owner;
 pub mod pod;
+pub mod salvage;
 pub mod time;
 pub mod unavailable;
 

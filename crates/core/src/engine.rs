@@ -1,21 +1,23 @@
 //! Dispatch: every input goes to its namespace, every timer to whoever set it.
 
+mod lists;
+
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::fmt;
 use std::sync::Arc;
 
 use crate::invariant::Violations;
-use crate::io::{Change, Command, Input, Kind, SnapshotOutcome};
+use crate::io::{Change, Command, Input, Kind};
 use crate::leisure::Leisure;
 use crate::model::{
-    BudgetKey, BudgetKind, BudgetStatus, GroupApi, GroupKind, ObjectKey, Owner, ResourceVersion,
-    Timestamp,
+    BudgetKey, BudgetStatus, GroupApi, GroupKind, ObjectKey, Owner, ResourceVersion, Timestamp,
 };
 use crate::namespace::{Context, Namespace, Reads};
 use crate::progress::Progress;
 use crate::stats::{Counters, Stats};
 use crate::timer::Timers;
 use crate::view::{BudgetView, OpinionView};
+use lists::Asked;
 
 /// What a deployment chooses.
 #[derive(Clone, Debug)]
@@ -79,7 +81,11 @@ pub struct Engine {
     lists: BTreeMap<Kind, Listed>,
     /// How far each kind's watch has come.
     progress: Progress,
+    /// Lists of one namespace that are under way.
+    asked: BTreeMap<(Kind, String), Asked>,
     leads: bool,
+    /// Namespaces with requests that wait until a watch or a list has come far enough.
+    waiting: BTreeSet<Arc<str>>,
     timers: Timers,
     reads: Reads,
     leisure: Leisure,
@@ -97,6 +103,8 @@ impl Engine {
             now: Timestamp::default(),
             namespaces: BTreeMap::new(),
             lists: BTreeMap::new(),
+            waiting: BTreeSet::new(),
+            asked: BTreeMap::new(),
             timers: Timers::default(),
             reads: Reads::default(),
             leisure: Leisure::default(),
@@ -109,6 +117,9 @@ impl Engine {
     pub fn handle(&mut self, now: Timestamp, input: Input) {
         self.now = now;
         self.dispatch(now, input);
+        for namespace in self.waiting.clone() {
+            self.within(now, &namespace, Namespace::watch_progressed);
+        }
         while let Some((namespace, due)) = self.timers.pop_due(now) {
             self.timers.woken();
             self.within(now, &namespace, |ns, cx| ns.due(cx, due));
@@ -120,7 +131,9 @@ impl Engine {
 
     /// The next thing to do, or None when everything has been handed out.
     pub fn poll(&mut self) -> Option<Command> {
-        self.commands.pop_front()
+        let command = self.commands.pop_front()?;
+        self.note_sent(&command);
+        Some(command)
     }
 
     /// Kinds that are neither synced nor known to be not served. Empty means ready.
@@ -149,7 +162,7 @@ impl Engine {
     /// `policy/v1` budget would refuse it.
     pub fn opinions(&self, pod: &ObjectKey) -> (Vec<OpinionView>, Option<String>) {
         let namespace = self.namespaces.get(pod.namespace.as_str());
-        namespace.map(|namespace| namespace.opinions(&pod.name)).unwrap_or_default()
+        namespace.map(|namespace| namespace.opinions(self.now, &pod.name)).unwrap_or_default()
     }
 
     /// Looks at every budget, so not for every input.
@@ -171,7 +184,9 @@ impl Engine {
             &self.namespaces,
             &self.unsynced,
             &self.lists,
-            self.progress.reached(),
+            self.progress.all_reached(),
+            &self.asked,
+            &self.waiting,
             self.leads,
             &self.timers,
             self.reads.under_way(),
@@ -194,7 +209,7 @@ impl Engine {
             let superseded = self
                 .namespaces
                 .get(key.namespace.as_str())
-                .is_some_and(|ns| ns.is_superseded(&kind, version));
+                .is_some_and(|ns| ns.is_superseded(&kind, version) || ns.is_listed(&kind, version));
             if superseded {
                 return;
             }
@@ -256,6 +271,7 @@ impl Engine {
                 self.list_ended(now, &kind, Some(&version));
             }
             Input::NotServed(kind) => {
+                self.forget_budget_lists(&kind);
                 self.lists.insert(kind.clone(), Listed::new());
                 self.list_ended(now, &kind, None);
             }
@@ -276,18 +292,13 @@ impl Engine {
             Input::Lost(kind) => {
                 self.unsynced.insert(kind);
             }
-            Input::Unreadable { kind, key, why } => {
+            Input::Restored(kind) => self.restored(now, &kind),
+            Input::Unreadable { kind, key, why, salvaged } => {
                 if let Some(list) = self.lists.get_mut(&kind) {
                     note(list, &key);
                 }
-                let budget = match kind {
-                    Kind::Budget => BudgetKind::PodDisruptionBudget,
-                    Kind::UnavailableBudget => BudgetKind::PodUnavailableBudget,
-                    _ => return,
-                };
-                let budget = BudgetKey { kind: budget, object: key };
-                let name = self.shared_name(&budget.object.namespace);
-                self.within(now, &name, |ns, cx| ns.budget_unreadable(cx, &budget, why));
+                let name = self.shared_name(&key.namespace);
+                self.within(now, &name, |ns, cx| ns.unreadable(cx, &kind, key, why, salvaged));
             }
             Input::Evict(eviction) => {
                 let name = self.shared_name(&eviction.pod.namespace);
@@ -319,36 +330,6 @@ impl Engine {
             ns.retain(cx, kind, version, held);
         });
         self.unsynced.remove(kind);
-    }
-
-    /// One namespace of one kind, as of a version that the watch has not reached yet.
-    fn snapshot(&mut self, now: Timestamp, kind: &Kind, namespace: &str, outcome: SnapshotOutcome) {
-        let name = self.shared_name(namespace);
-        match outcome {
-            SnapshotOutcome::Failed(why) => {
-                self.within(now, &name, |ns, cx| ns.snapshot_failed(cx, kind, &why));
-            }
-            // The watch has come further meanwhile; what it has shown to be gone must not come back.
-            SnapshotOutcome::Listed { version, .. }
-                if self.progress.has_reached(kind, &version) =>
-            {
-                self.within(now, &name, |ns, cx| ns.caught_up(cx, kind, version));
-            }
-            SnapshotOutcome::Listed { version, objects } => {
-                let mut held = BTreeSet::new();
-                for object in objects {
-                    if let Some((_, key, _)) = object.subject() {
-                        held.insert(key.name.as_str().into());
-                    }
-                    // Ahead of the watch, whose progress this is not.
-                    self.take_in(now, object);
-                }
-                self.within(now, &name, |ns, cx| {
-                    ns.retain(cx, kind, Some(&version), &held);
-                    ns.caught_up(cx, kind, version);
-                });
-            }
-        }
     }
 
     fn everywhere(&mut self, now: Timestamp, mut f: impl FnMut(&mut Namespace, &mut Context<'_>)) {
@@ -385,6 +366,11 @@ impl Engine {
         let namespace =
             self.namespaces.entry(name.clone()).or_insert_with(|| Namespace::new(name.clone()));
         f(namespace, &mut context);
+        if namespace.is_waiting() {
+            self.waiting.insert(name.clone());
+        } else {
+            self.waiting.remove(name);
+        }
         if namespace.is_empty() {
             self.namespaces.remove(name);
         }

@@ -39,12 +39,16 @@ pub enum Input {
     /// The API server has ceased to serve a kind that nothing can be decided without. Everything is
     /// denied until the next complete list of it.
     Lost(Kind),
-    /// The object exists but cannot be decoded. Its last readable state stays in force; a budget
-    /// also allows nothing until it can be read again.
+    /// A complete list of this kind, which is under way, is older than what the watch had delivered before the
+    /// list was sent: etcd was restored from a backup. The list replaces all that is known of the kind.
+    Restored(Kind),
+    /// The object exists but cannot be decoded. A budget allows nothing until it can be read, and a pod counts as
+    /// present and unhealthy. The last readable state of other kinds stays in force.
     Unreadable {
         kind: Kind,
         key: ObjectKey,
         why: String,
+        salvaged: Option<Box<Salvaged>>,
     },
     /// An eviction to decide.
     Evict(Eviction),
@@ -112,6 +116,15 @@ impl BudgetKind {
             Self::PodUnavailableBudget => Kind::UnavailableBudget,
         }
     }
+}
+
+/// What could be read of a pod or a budget that cannot be decoded as a whole.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Salvaged {
+    /// Without its status: never Ready.
+    Pod(Pod),
+    /// Without its status. A selector that cannot be read is the one that selects every pod.
+    Budget(Budget),
 }
 
 /// A watch event.
@@ -209,8 +222,10 @@ pub enum WriteOutcome {
 
 #[derive(Clone, Debug)]
 pub enum SnapshotOutcome {
-    /// All objects of the kind in the namespace as of this version, as `Applied` inputs.
+    /// All objects of the kind in the namespace as of this version, as `Applied` and `Unreadable` inputs.
     Listed { version: ResourceVersion, objects: Vec<Input> },
+    /// The API server has just said that it does not serve the kind.
+    NotServed,
     /// Nobody knows; the engine asks again when it needs to.
     Failed(String),
 }
@@ -228,8 +243,8 @@ pub enum ScaleOutcome {
     Failed(String),
 }
 
-/// What the engine wants done. Each is safe to lose except `Reply` and `WriteStatus`: the engine
-/// waits for the answer of the latter before it writes that budget again.
+/// What the engine wants done. Each is safe to lose except `Reply`, `WriteStatus` and `ListNamespace`: the engine
+/// waits for the answer of a write before it writes that budget again, and of a list before it lists again.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Command {
     /// Answer the eviction with this id. Exactly one per `Evict`.
@@ -249,8 +264,8 @@ pub enum Command {
     ReadPod { token: u64, pod: ObjectKey },
     /// Read the `/scale` subresource. Answer with [`Input::ScaleRead`].
     ReadScale { namespace: String, owner: ControllerRef },
-    /// List the kind in one namespace, by a consistent read, because another instance has seen more
-    /// of it than we have. Answer with [`Input::Snapshot`].
+    /// List the kind in one namespace, by a consistent read: another instance has seen more of it than we have, or
+    /// the list of the namespace's budgets is too old to decide by. Answer with [`Input::Snapshot`], always.
     ListNamespace { kind: Kind, namespace: String },
     /// Set the pod's stale condition `DisruptionTarget` to False (k/k `stale_pod_disruption`).
     ClearDisruptionTarget { pod: ObjectKey, uid: String },

@@ -57,6 +57,7 @@ pub mod model;
 pub mod verdict;
 pub mod view;
 
+mod encoding;
 mod engine;
 mod intern;
 mod namespace;

@@ -30,12 +30,21 @@ impl Progress {
         }
     }
 
-    pub(crate) fn reached(&self) -> &BTreeMap<Kind, ResourceVersion> {
+    pub(crate) fn all_reached(&self) -> &BTreeMap<Kind, ResourceVersion> {
         &self.reached
     }
 
     pub(crate) fn has_reached(&self, kind: &Kind, version: &ResourceVersion) -> bool {
         self.reached.get(kind).is_some_and(|reached| !reached.is_older_than(version))
+    }
+
+    pub(crate) fn reached(&self, kind: &Kind) -> Option<&ResourceVersion> {
+        self.reached.get(kind)
+    }
+
+    /// Versions start over: etcd was restored.
+    pub(crate) fn forget(&mut self, kind: &Kind) {
+        self.reached.remove(kind);
     }
 
     /// None for a kind that this instance does not read: it cannot be behind on that.
@@ -56,6 +65,11 @@ impl Seen {
                 self.0.insert(kind.clone(), version.clone());
             }
         }
+    }
+
+    /// Versions start over: etcd was restored.
+    pub(crate) fn forget(&mut self, kind: &Kind) {
+        self.0.remove(kind);
     }
 
     /// Watermarks never go back.

@@ -46,7 +46,12 @@ impl ReplicaKey {
         if let Some(member) = pod.lws.as_ref().filter(|_| lws) {
             return Some(Self::Lws { group_key: member.group_key.clone() });
         }
-        Some(match pod.reference.as_ref()? {
+        pod.reference.as_ref().map(Self::named)
+    }
+
+    /// The replica that a reference names.
+    pub(crate) fn named(reference: &GroupReference) -> Self {
+        match reference {
             GroupReference::PodGroup { name } => Self::PodGroup { name: name.clone() },
             GroupReference::Annotation { name } => Self::AnnotatedGroup { name: name.clone() },
             GroupReference::WorkloadEntry { workload, entry, replica_key } => Self::WorkloadEntry {
@@ -54,7 +59,7 @@ impl ReplicaKey {
                 entry: entry.clone(),
                 replica_key: replica_key.clone().filter(|key| !key.is_empty()),
             },
-        })
+        }
     }
 }
 
@@ -100,6 +105,8 @@ impl Member {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Resolution {
     pub(crate) min: MinCount,
+    /// Its `PodGroup` is disrupted as a whole, so minCount follows the number of its pods (semantics 3.2).
+    pub(crate) whole: bool,
     /// Being deleted, or beyond its `LeaderWorkerSet`'s scale (semantics 4).
     pub(crate) leaving: bool,
     /// In order, each once.
@@ -117,6 +124,7 @@ impl Default for Resolution {
     fn default() -> Self {
         Self {
             min: MinCount::Unresolved(String::new()),
+            whole: false,
             leaving: false,
             sources: Arc::default(),
             workload: None,
@@ -162,6 +170,19 @@ pub(crate) enum Source {
     },
     Groups(GroupCount),
     Unknown,
+}
+
+impl Source {
+    /// API group, kind and name of the owner that says the number, if it is one.
+    pub(crate) fn owner(&self) -> Option<(&'static str, &'static str, &str)> {
+        Some(match self {
+            Self::Lws { name } => (Owner::LWS_GROUP, "LeaderWorkerSet", name),
+            Self::Job { name } => ("batch", "Job", name),
+            Self::JobSet { name, .. } => (Owner::JOBSET_GROUP, "JobSet", name),
+            Self::StatefulSet { name } => ("apps", "StatefulSet", name),
+            Self::Entry { .. } | Self::Groups(_) | Self::Unknown => return None,
+        })
+    }
 }
 
 /// `PodGroup` objects that are counted together.

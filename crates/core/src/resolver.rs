@@ -24,7 +24,7 @@ impl Objects {
         key: &ReplicaKey,
         members: &LiteMap<Arc<Member>, u32>,
     ) -> (Resolution, Box<[Dependency]>) {
-        let mut resolver = Resolver { objects: self, members, seen: BTreeSet::new() };
+        let mut resolver = Resolver { objects: self, members, seen: BTreeSet::new(), whole: false };
         let resolution = match key {
             ReplicaKey::Lws { .. } => resolver.lws(key),
             ReplicaKey::PodGroup { name } => resolver.pod_group(key, name, KUBERNETES_FIRST),
@@ -35,6 +35,7 @@ impl Objects {
             // Made up by a budget, which resolves it too: no pod names one.
             ReplicaKey::Labelled { .. } => Resolution::default(),
         };
+        let resolution = Resolution { whole: resolver.whole, ..resolution };
         (resolution, resolver.seen.into_iter().collect())
     }
 }
@@ -43,6 +44,8 @@ struct Resolver<'a> {
     objects: &'a Objects,
     members: &'a LiteMap<Arc<Member>, u32>,
     seen: BTreeSet<Dependency>,
+    /// A `PodGroup` was looked at that is disrupted as a whole.
+    whole: bool,
 }
 
 impl<'a> Resolver<'a> {
@@ -66,6 +69,7 @@ impl<'a> Resolver<'a> {
         );
         Resolution {
             min: by_reference.unwrap_or_else(|| self.min_by_size(&label)),
+            whole: false,
             leaving,
             sources: Arc::from([Source::Lws { name: name.clone() }]),
             workload: Some(format!("LeaderWorkerSet {name}")),
@@ -139,6 +143,7 @@ impl<'a> Resolver<'a> {
         });
         Resolution {
             min,
+            whole: false,
             leaving: group.is_some_and(|g| g.terminating),
             sources: sources.into_iter().collect(),
             workload,
@@ -166,6 +171,7 @@ impl<'a> Resolver<'a> {
         };
         Resolution {
             min,
+            whole: false,
             leaving: false,
             sources: sources.into_iter().collect(),
             workload: Some(format!("Workload {workload}")),
@@ -236,6 +242,7 @@ impl<'a> Resolver<'a> {
             }
             (policy, _) => policy,
         };
+        self.whole |= group.disrupt_whole;
         let min = match policy_min(policy, &format!("PodGroup {name}")) {
             // disruptionMode all: no surplus (semantics 3.2).
             MinCount::Known(n) if group.disrupt_whole => MinCount::Known(n.max(self.present())),

@@ -45,6 +45,11 @@ impl Labels {
         Self(pairs.into_boxed_slice())
     }
 
+    pub(crate) fn texts(&self, interner: &Interner) -> BTreeMap<String, String> {
+        let text = |symbol: Symbol| interner.text(symbol).map(ToString::to_string);
+        self.0.iter().filter_map(|(key, value)| Some((text(*key)?, text(*value)?))).collect()
+    }
+
     /// The value of a label, if anybody has interned both.
     pub(crate) fn value<'a>(&self, interner: &'a Interner, key: &str) -> Option<&'a Arc<str>> {
         self.get(interner.lookup(key)).and_then(|value| interner.text(value))
@@ -72,6 +77,38 @@ impl LabelSelector {
         };
         self.match_labels.iter().all(is) && self.match_expressions.iter().all(holds)
     }
+}
+
+impl LabelSelector {
+    /// Whether labels may match of which some values are not known: `varies` says of which keys.
+    pub(crate) fn may_match<'a>(
+        &self,
+        value: impl Fn(&str) -> Option<&'a str>,
+        varies: impl Fn(&str) -> bool,
+    ) -> bool {
+        let rules_out =
+            |r: &crate::model::Requirement| !varies(&r.key) || r.operator == Operator::DoesNotExist;
+        let known = Self {
+            match_labels: self
+                .match_labels
+                .iter()
+                .filter(|(key, _)| !varies(key))
+                .map(own)
+                .collect(),
+            match_expressions: self
+                .match_expressions
+                .iter()
+                .filter(|r| rules_out(r))
+                .cloned()
+                .collect(),
+        };
+        // A label whose value varies is there.
+        known.matches(|key| if varies(key) { Some("") } else { value(key) })
+    }
+}
+
+fn own((key, value): (&String, &String)) -> (String, String) {
+    (key.clone(), value.clone())
 }
 
 #[derive(Clone, Debug)]

@@ -8,6 +8,8 @@ pub struct Stats {
     /// Budgets that are counted in replicas.
     pub workload_budgets: usize,
     pub budgets: BudgetStates,
+    /// Pods that cannot be decoded, and so count as unhealthy.
+    pub unreadable_pods: usize,
     /// Grants that count against a budget now. An eviction under two budgets has two.
     pub grants: usize,
     /// Budgets whose status is to be looked at, and requests that wait for a budget's writer.
@@ -25,6 +27,8 @@ pub struct BudgetStates {
     pub misconfigured: usize,
     /// Cannot be computed, and so allow nothing.
     pub uncountable: usize,
+    /// Cannot be decoded. They are among the uncountable ones.
+    pub unreadable: usize,
 }
 
 /// Only ever grow.

@@ -74,6 +74,10 @@ pub(crate) struct Tally {
     /// Known minCounts of replicas that are not leaving.
     pub(crate) min_counts: LiteMap<i64, u32>,
     pub(crate) sources: LiteMap<Source, u32>,
+    /// Sources of replicas that have a live pod and are not leaving.
+    pub(crate) live_sources: LiteMap<Source, u32>,
+    /// Sizes of groups that wait for the replacement of a pod (semantics 3.2): minCount is at least that.
+    sizes: BTreeMap<Arc<ReplicaKey>, i64>,
     pub(crate) workloads: LiteMap<String, u32>,
 }
 
@@ -191,6 +195,24 @@ impl Tally {
         }
     }
 
+    /// These groups wait for replacements, and no others.
+    pub(crate) fn set_sizes(
+        &mut self,
+        sizes: BTreeMap<Arc<ReplicaKey>, i64>,
+        basic: &BasicMinCount,
+    ) {
+        if sizes == self.sizes {
+            return;
+        }
+        let before = std::mem::replace(&mut self.sizes, sizes);
+        let keys: BTreeSet<_> = before.into_keys().chain(self.sizes.keys().cloned()).collect();
+        for key in keys {
+            if self.replica(&key).is_some() {
+                self.change(&key, None, basic, |_| {});
+            }
+        }
+    }
+
     fn count(&mut self, part: &Part<'_>, n: i64) {
         self.pods += n;
         self.healthy_pods += n * i64::from(part.counted.healthy);
@@ -218,23 +240,25 @@ impl Tally {
         }
         let now = replica.resolution.clone();
         let is_gone = replica.pods == 0;
-        let after = if is_gone { Summary::default() } else { replica.summarise(&now, basic) };
+        let size = if self.sizes.is_empty() { None } else { self.sizes.get(key).copied() };
+        let after = if is_gone { Summary::default() } else { replica.summarise(&now, basic, size) };
         if replica.summary != after || was != now {
             let before = std::mem::replace(&mut replica.summary, after.clone());
-            self.contribute(key, (&before, &was), -1);
-            self.contribute(key, (&after, &now), 1);
+            self.contribute(key, &before, -1);
+            self.contribute(key, &after, 1);
+            // Most changes are of health, and sources are maps of names.
+            let presence = |s: &Summary| (s.present, s.unfinished, s.live);
+            if was != now || presence(&before) != presence(&after) {
+                self.contribute_sources((&before, &was), -1);
+                self.contribute_sources((&after, &now), 1);
+            }
         }
         if is_gone {
             self.replicas.remove(&hashed);
         }
     }
 
-    fn contribute(
-        &mut self,
-        key: &Arc<ReplicaKey>,
-        (summary, resolution): (&Summary, &Resolution),
-        n: i64,
-    ) {
+    fn contribute(&mut self, key: &Arc<ReplicaKey>, summary: &Summary, n: i64) {
         let toggle = |set: &mut BTreeSet<Arc<ReplicaKey>>, member: bool| {
             if member && n > 0 {
                 set.insert(key.clone());
@@ -249,9 +273,17 @@ impl Tally {
         if let Some(min) = summary.min.filter(|_| !summary.leaving) {
             adjust(&mut self.min_counts, &min, n);
         }
+    }
+
+    fn contribute_sources(&mut self, (summary, resolution): (&Summary, &Resolution), n: i64) {
         if summary.unfinished {
             for source in &*resolution.sources {
                 adjust(&mut self.sources, source, n);
+            }
+        }
+        if summary.live {
+            for source in &*resolution.sources {
+                adjust(&mut self.live_sources, source, n);
             }
         }
         if let Some(workload) = resolution.workload.as_ref().filter(|_| summary.present) {
@@ -261,6 +293,10 @@ impl Tally {
 }
 
 impl ReplicaTally {
+    pub(crate) fn resolution(&self) -> &Resolution {
+        &self.resolution
+    }
+
     pub(crate) fn has_source(&self, test: impl Fn(&Source) -> bool) -> bool {
         self.summary.unfinished && self.resolution.sources.iter().any(test)
     }
@@ -283,8 +319,15 @@ impl ReplicaTally {
         self.running += n * i64::from(counted.running);
     }
 
-    fn summarise(&self, resolution: &Resolution, basic: &BasicMinCount) -> Summary {
-        let min = min_count(&resolution.min, basic);
+    /// `size`: at least so many pods it needs, because it waits for the replacement of one.
+    fn summarise(
+        &self,
+        resolution: &Resolution,
+        basic: &BasicMinCount,
+        size: Option<i64>,
+    ) -> Summary {
+        let size = size.filter(|_| resolution.whole).unwrap_or(0);
+        let min = min_count(&resolution.min, basic).map(|min| min.max(size));
         let leaving = resolution.leaving || self.leaving == self.pods;
         Summary {
             healthy: !leaving

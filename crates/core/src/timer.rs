@@ -25,6 +25,8 @@ pub(crate) enum Due {
     StaleTarget { pod: Arc<str>, uid: String },
     /// Some more pods are told of their `PodUnavailableBudget`.
     Relate,
+    /// A group's size is not remembered any longer.
+    SizeKept { budget: BudgetId },
     /// The deleted budget's grants are forgotten.
     Orphan { budget: BudgetId },
 }

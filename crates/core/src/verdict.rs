@@ -76,6 +76,8 @@ pub enum DenyReason {
     TooManyGrants,
     /// The grant could not be recorded in time, or at all.
     NotRecorded,
+    /// Earlier evictions of this pod were allowed and did not delete it (semantics 5).
+    NotDeleted,
 }
 
 impl Denial {

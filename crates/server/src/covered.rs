@@ -127,7 +127,12 @@ mod tests {
         assert_eq!(covered.namespaces().len(), 2, "not before it is complete");
         let why = "garbled".to_owned();
         let key = ObjectKey::new("garbled", "a");
-        covered.take(&Input::Unreadable { kind: Kind::UnavailableBudget, key, why });
+        covered.take(&Input::Unreadable {
+            kind: Kind::UnavailableBudget,
+            key,
+            why,
+            salvaged: None,
+        });
         covered.take(&Input::ListEnded(Kind::UnavailableBudget, ResourceVersion::from(2)));
         assert_eq!(covered.namespaces(), BTreeSet::from(["garbled".to_owned(), "new".to_owned()]));
     }

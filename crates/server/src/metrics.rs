@@ -45,6 +45,7 @@ pub struct Metrics {
     status_writes: Family<OutcomeLabels, Counter>,
     undecodable: Family<KindLabels, Counter>,
     watch_restarts: Family<KindLabels, Counter>,
+    etcd_restores: Family<KindLabels, Counter>,
     watch_lag: WatchLag,
     events_dropped: Counter,
     spans_dropped: Counter,
@@ -54,6 +55,7 @@ pub struct Metrics {
     asked: Asked,
     budgets: Family<StateLabels, Gauge>,
     grants_in_flight: Gauge,
+    unreadable_pods: Gauge,
     using_pod_grouping: Gauge,
     reconciliations: Family<ModeLabels, Counter>,
     misconfigurations: Counter,
@@ -84,6 +86,7 @@ impl Metrics {
             status_writes: Family::default(),
             undecodable: Family::default(),
             watch_restarts: Family::default(),
+            etcd_restores: Family::default(),
             watch_lag: WatchLag::default(),
             events_dropped: Counter::default(),
             spans_dropped: Counter::default(),
@@ -93,6 +96,7 @@ impl Metrics {
             asked: Asked::default(),
             budgets: Family::default(),
             grants_in_flight: Gauge::default(),
+            unreadable_pods: Gauge::default(),
             using_pod_grouping: Gauge::default(),
             reconciliations: Family::default(),
             misconfigurations: Counter::default(),
@@ -113,12 +117,14 @@ impl Metrics {
         let counters = &stats.counters;
         self.using_pod_grouping.set(signed(stats.workload_budgets));
         self.grants_in_flight.set(signed(stats.grants));
+        self.unreadable_pods.set(signed(stats.unreadable_pods));
         let budgets = stats.budgets;
         for (state, count) in [
             ("all", budgets.all),
             ("impossible", budgets.impossible),
             ("misconfigured", budgets.misconfigured),
             ("uncountable", budgets.uncountable),
+            ("unreadable", budgets.unreadable),
         ] {
             self.budgets.get_or_create(&StateLabels { state }).set(signed(count));
         }
@@ -228,6 +234,11 @@ impl Metrics {
         self.watch_restarts.get_or_create(&KindLabels { kind: kind.to_owned() }).inc();
     }
 
+    /// A list of this kind was older than what had been seen before.
+    pub fn etcd_restored(&self, kind: &str) {
+        self.etcd_restores.get_or_create(&KindLabels { kind: kind.to_owned() }).inc();
+    }
+
     /// A pod that was asked about.
     pub fn placed(&self, outcome: &'static str) {
         self.placements.get_or_create(&OutcomeLabels { outcome }).inc();
@@ -322,6 +333,11 @@ impl Metrics {
             self.watch_restarts.clone(),
         );
         registry.register(
+            "holdfast_etcd_restores",
+            "Caches that were rebuilt because etcd was restored to an older state",
+            self.etcd_restores.clone(),
+        );
+        registry.register(
             "holdfast_events_dropped",
             "Kubernetes Events that were not published because too many came at once",
             self.events_dropped.clone(),
@@ -383,8 +399,14 @@ impl Metrics {
         registry.register(
             "holdfast_budgets",
             "Budgets: all; impossible ones, which can never allow a disruption; misconfigured ones, by their \
-             condition BudgetConfigured; uncountable ones, which allow nothing until something is mended",
+             condition BudgetConfigured; uncountable ones, which allow nothing until something is mended; unreadable \
+             ones, which cannot be decoded and are among the uncountable",
             self.budgets.clone(),
+        );
+        registry.register(
+            "holdfast_unreadable_pods",
+            "Pods that cannot be decoded, and so count as present and unhealthy",
+            self.unreadable_pods.clone(),
         );
         registry.register(
             "holdfast_grants_in_flight",

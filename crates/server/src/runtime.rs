@@ -166,7 +166,10 @@ impl Runtime {
         if self.budgets.take(&input) {
             set(&self.covered, self.budgets.namespaces());
         }
-        let may_sync = matches!(input, Input::ListEnded(..) | Input::NotServed(_) | Input::Lost(_));
+        let may_sync = matches!(
+            input,
+            Input::ListEnded(..) | Input::NotServed(_) | Input::Lost(_) | Input::Restored(_)
+        );
         self.handle(input);
         if may_sync {
             set(&self.unsynced, names(self.engine.unsynced()));

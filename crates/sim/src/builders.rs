@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 
 use holdfast_core::model::{
     Budget, BudgetSpec, BudgetStatus, ControllerRef, GroupApi, GroupKind, GroupPolicy,
-    GroupReference, LabelSelector, LwsMember, Owner, Phase, Pod, PodGroup, ResourceVersion, Scope,
-    TemplateRef, Threshold, UnhealthyPolicy, Workload, WorkloadEntry,
+    GroupReference, LabelSelector, LwsMember, Owner, OwnerPods, Phase, Pod, PodGroup, PodTemplate,
+    ResourceVersion, Scope, TemplateRef, Threshold, UnhealthyPolicy, Workload, WorkloadEntry,
 };
 
 use crate::cluster::Shape;
@@ -86,6 +86,7 @@ pub fn owner(group: &str, kind: &str, name: impl Name) -> OwnerBuilder {
         replicas: None,
         group_size: None,
         lws_keeps_group: false,
+        pods: OwnerPods::default(),
     })
 }
 
@@ -328,6 +329,15 @@ impl From<Owner> for OwnerBuilder {
 impl OwnerBuilder {
     pub fn replicas(mut self, replicas: i64) -> Self {
         self.0.replicas = Some(replicas);
+        self
+    }
+
+    /// Its pods will have this label. Several make one template.
+    pub fn template_label(mut self, key: &str, value: &str) -> Self {
+        if self.0.pods.templates.is_empty() {
+            self.0.pods.templates.push(PodTemplate::default());
+        }
+        self.0.pods.templates[0].labels.insert(key.to_owned(), value.to_owned());
         self
     }
 

@@ -102,6 +102,7 @@ pub(crate) struct Calls {
     pub waiting: VecDeque<Call>,
     pub answers: VecDeque<(Command, Input)>,
     held: bool,
+    held_lists: bool,
 }
 
 /// A clock that does not jump, but may be wrong and may run fast or slow.
@@ -225,12 +226,21 @@ impl InstanceMut<'_> {
         }
     }
 
+    /// From now on its calls stay under way, except lists of budgets: those precede every allow, and a test of
+    /// anything else need not count them.
     pub fn hold_calls(&mut self) {
         self.own().calls.held = true;
     }
 
+    /// From now on its calls stay under way, lists of budgets too.
+    pub fn hold_calls_and_lists(&mut self) {
+        self.own().calls.held = true;
+        self.own().calls.held_lists = true;
+    }
+
     pub fn release_calls(&mut self) {
         self.own().calls.held = false;
+        self.own().calls.held_lists = false;
         self.world.settle();
     }
 
@@ -307,7 +317,8 @@ impl InstanceMut<'_> {
         self.own().engine = None;
         self.own().watch.held = died.watch.held;
         self.own().watch.held_kinds = died.watch.held_kinds;
-        self.own().calls.held = died.calls.held;
+        (self.own().calls.held, self.own().calls.held_lists) =
+            (died.calls.held, died.calls.held_lists);
         self.world.late.extend(died.calls.waiting);
     }
 
@@ -343,7 +354,9 @@ impl Calls {
     /// What comes next if nothing is held: answers first, for they were sent first.
     pub fn next(&mut self) -> Option<Next> {
         if self.held {
-            return None;
+            let is_free = |call: &Call| !self.held_lists && lists_budgets(&call.command);
+            let free = self.waiting.iter().position(is_free)?;
+            return self.waiting.remove(free).map(Next::Call);
         }
         let answer = self.answers.pop_front().map(|(_, answer)| Next::Answer(Box::new(answer)));
         answer.or_else(|| self.waiting.pop_front().map(Next::Call))
@@ -353,6 +366,10 @@ impl Calls {
 pub(crate) enum Next {
     Answer(Box<Input>),
     Call(Call),
+}
+
+fn lists_budgets(command: &Command) -> bool {
+    matches!(command, Command::ListNamespace { kind: Kind::Budget | Kind::UnavailableBudget, .. })
 }
 
 fn refusal(command: &Command) -> Option<Input> {

@@ -51,7 +51,7 @@ impl View {
             }
             Input::Budget(change) => {
                 let budget = change.object();
-                if self.is_new(&Kind::Budget, &budget.key.object, &budget.version) {
+                if self.is_new(&budget.key.kind.watched(), &budget.key.object, &budget.version) {
                     apply(&mut self.budgets, budget.key.clone(), change, |old| &old.version);
                 }
             }

@@ -175,9 +175,14 @@ impl World {
         self.instances[0].watch.waiting.iter().map(|(_, event)| event)
     }
 
-    /// From now on the engine's reads and writes stay under way, unanswered.
+    /// From now on the engine's reads and writes stay under way, unanswered. Lists of budgets are answered.
     pub fn hold_calls(&mut self) {
         self.instance(0).hold_calls();
+    }
+
+    /// As [`World::hold_calls`], and lists of budgets stay under way too.
+    pub fn hold_calls_and_lists(&mut self) {
+        self.instance(0).hold_calls_and_lists();
     }
 
     pub fn release_calls(&mut self) {

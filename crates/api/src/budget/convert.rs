@@ -7,8 +7,8 @@ use holdfast_core::model::{
 use serde::Serialize;
 
 use super::{
-    API_VERSION, Condition, Grant, KIND, PodDisruptionBudget, PodDisruptionBudgetSpec,
-    PodDisruptionBudgetStatus,
+    API_VERSION, Condition, Grant, KIND, PendingReplacement, PodDisruptionBudget,
+    PodDisruptionBudgetSpec, PodDisruptionBudgetStatus,
 };
 use crate::meta::positive;
 use crate::unavailable::{self, PodUnavailableBudgetStatus};
@@ -100,6 +100,9 @@ impl From<PodDisruptionBudgetStatus> for BudgetStatus {
             watermarks: (status.watermarks.into_iter())
                 .map(|(kind, version)| (kind, version.as_str().into()))
                 .collect(),
+            pending_replacements: (status.pending_replacements.into_iter())
+                .map(Into::into)
+                .collect(),
         }
     }
 }
@@ -124,6 +127,7 @@ impl From<&BudgetStatus> for PodDisruptionBudgetStatus {
             watermarks: (status.watermarks.iter())
                 .map(|(kind, version)| (kind.clone(), version.to_string()))
                 .collect(),
+            pending_replacements: status.pending_replacements.iter().map(Into::into).collect(),
         }
     }
 }
@@ -183,6 +187,9 @@ impl From<Grant> for model::Grant {
             operation: Operation::from_name(&grant.operation).unwrap_or_default(),
             generation: grant.generation,
             shared: grant.shared,
+            age_seconds: grant.age_seconds,
+            pinned: grant.pinned,
+            targeted_before: grant.targeted_before,
         }
     }
 }
@@ -204,6 +211,39 @@ impl From<&model::Grant> for Grant {
             },
             generation: grant.generation,
             shared: grant.shared,
+            age_seconds: grant.age_seconds,
+            pinned: grant.pinned,
+            targeted_before: grant.targeted_before,
+        }
+    }
+}
+
+impl From<PendingReplacement> for model::PendingReplacement {
+    fn from(pending: PendingReplacement) -> Self {
+        Self {
+            pod: pending.pod,
+            uid: pending.uid,
+            replica: pending.replica,
+            size: pending.size,
+            owner_size: pending.owner_size,
+            sources: pending.sources,
+            labels: pending.labels,
+            since: pending.time.into(),
+        }
+    }
+}
+
+impl From<&model::PendingReplacement> for PendingReplacement {
+    fn from(pending: &model::PendingReplacement) -> Self {
+        Self {
+            pod: pending.pod.clone(),
+            uid: pending.uid.clone(),
+            replica: pending.replica.clone(),
+            size: int32(pending.size),
+            owner_size: int32(pending.owner_size),
+            sources: pending.sources.clone(),
+            labels: pending.labels.clone(),
+            time: pending.since.into(),
         }
     }
 }

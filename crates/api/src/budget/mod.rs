@@ -88,6 +88,8 @@ pub struct PodDisruptionBudgetStatus {
         skip_serializing_if = "BTreeMap::is_empty"
     )]
     pub watermarks: BTreeMap<String, String>,
+    #[serde(default, deserialize_with = "null_default", skip_serializing_if = "Vec::is_empty")]
+    pub pending_replacements: Vec<PendingReplacement>,
 }
 
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -107,6 +109,7 @@ pub struct Condition {
 }
 
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
 pub struct Grant {
     pub pod: String,
     #[serde(default, deserialize_with = "null_default", skip_serializing_if = "String::is_empty")]
@@ -130,6 +133,37 @@ pub struct Grant {
     pub generation: i64,
     #[serde(default, deserialize_with = "null_default", skip_serializing_if = "is_false")]
     pub shared: bool,
+    #[serde(default, deserialize_with = "null_default", skip_serializing_if = "is_zero")]
+    pub age_seconds: i64,
+    #[serde(default, deserialize_with = "null_default", skip_serializing_if = "is_false")]
+    pub pinned: bool,
+    #[serde(default, deserialize_with = "null_default", skip_serializing_if = "is_false")]
+    pub targeted_before: bool,
+}
+
+/// A pod that a grant took and that its controller has not replaced yet.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct PendingReplacement {
+    pub pod: String,
+    #[serde(default, deserialize_with = "null_default", skip_serializing_if = "String::is_empty")]
+    pub uid: String,
+    #[serde(default, deserialize_with = "null_default", skip_serializing_if = "String::is_empty")]
+    pub replica: String,
+    #[serde(default, deserialize_with = "null_default", skip_serializing_if = "is_zero")]
+    pub size: i64,
+    #[serde(default, deserialize_with = "null_default", skip_serializing_if = "is_zero")]
+    pub owner_size: i64,
+    #[serde(default, deserialize_with = "null_default", skip_serializing_if = "Vec::is_empty")]
+    pub sources: Vec<String>,
+    #[serde(
+        default,
+        deserialize_with = "null_default",
+        skip_serializing_if = "BTreeMap::is_empty"
+    )]
+    pub labels: BTreeMap<String, String>,
+    #[serde(default)]
+    pub time: Time,
 }
 
 #[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes a reference")]

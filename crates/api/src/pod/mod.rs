@@ -33,12 +33,7 @@ impl From<Pod<'_>> for model::Pod {
             key: meta.key(),
             version: meta.version(),
             lws: lws_member(&meta.labels, &meta.annotations),
-            reference: pod.spec.reference().or_else(|| {
-                let name = non_empty(meta.annotations.pod_group)?;
-                // No group has such a name, and it will be told to people.
-                let name = printable(&name).into_owned();
-                Some(GroupReference::Annotation { name })
-            }),
+            reference: (pod.spec.reference()).or_else(|| by_annotation(meta.annotations.pod_group)),
             uid: meta.uid,
             labels: meta.labels,
             controller: meta.controller,
@@ -208,6 +203,49 @@ fn phase(text: &str) -> Phase {
     }
 }
 
+/// `spec.template` of a workload: the labels of its pods, and the group that they name.
+#[derive(Clone, Debug, Default, Deserialize)]
+pub struct PodTemplate {
+    #[serde(default, deserialize_with = "null_default")]
+    pub metadata: TemplateMeta,
+    #[serde(default, deserialize_with = "null_default")]
+    pub spec: TemplateSpec,
+}
+
+#[derive(Clone, Debug, Default, Deserialize)]
+pub struct TemplateMeta {
+    #[serde(default, deserialize_with = "null_default")]
+    pub labels: BTreeMap<String, String>,
+    #[serde(default, deserialize_with = "null_default")]
+    pub annotations: Annotations,
+}
+
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct TemplateSpec {
+    pub scheduling_group: Option<SchedulingGroup>,
+    pub workload_ref: Option<WorkloadRef>,
+    pub workload: Option<WorkloadRef>,
+}
+
+impl PodTemplate {
+    pub(crate) fn reference(self) -> Option<GroupReference> {
+        let TemplateSpec { scheduling_group, workload_ref, workload } = self.spec;
+        let spec = PodSpec { scheduling_group, workload_ref, workload, ..PodSpec::default() };
+        spec.reference().or_else(|| by_annotation(self.metadata.annotations.pod_group))
+    }
+}
+
+fn by_annotation(name: Option<String>) -> Option<GroupReference> {
+    let name = non_empty(name)?;
+    // No group has such a name, and it will be told to people.
+    let name = printable(&name).into_owned();
+    Some(GroupReference::Annotation { name })
+}
+
+pub(crate) const JOB_NAME: &str = "batch.kubernetes.io/job-name";
+pub(crate) const JOBSET_NAME: &str = "jobset.sigs.k8s.io/jobset-name";
+pub(crate) const REPLICATED_JOB_NAME: &str = "jobset.sigs.k8s.io/replicatedjob-name";
 pub(crate) const LWS_NAME: &str = "leaderworkerset.sigs.k8s.io/name";
 const LWS_GROUP_KEY: &str = "leaderworkerset.sigs.k8s.io/group-key";
 pub(crate) const LWS_GROUP_INDEX: &str = "leaderworkerset.sigs.k8s.io/group-index";

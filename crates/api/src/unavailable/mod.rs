@@ -15,7 +15,7 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-use crate::budget::{Condition, Grant, IntOrString, LabelSelector, is_zero};
+use crate::budget::{Condition, Grant, IntOrString, LabelSelector, PendingReplacement, is_zero};
 use crate::lenient::null_default;
 use crate::meta::Meta;
 use crate::time::Time;
@@ -114,4 +114,6 @@ pub struct PodUnavailableBudgetStatus {
         skip_serializing_if = "BTreeMap::is_empty"
     )]
     pub watermarks: BTreeMap<String, String>,
+    #[serde(default, deserialize_with = "null_default", skip_serializing_if = "Vec::is_empty")]
+    pub pending_replacements: Vec<PendingReplacement>,
 }

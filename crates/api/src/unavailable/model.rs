@@ -163,6 +163,9 @@ impl From<PodUnavailableBudgetStatus> for BudgetStatus {
             watermarks: (status.watermarks.into_iter())
                 .map(|(kind, version)| (kind, version.as_str().into()))
                 .collect(),
+            pending_replacements: (status.pending_replacements.into_iter())
+                .map(Into::into)
+                .collect(),
         }
     }
 }
@@ -191,6 +194,7 @@ impl From<&BudgetStatus> for PodUnavailableBudgetStatus {
             watermarks: (status.watermarks.iter())
                 .map(|(kind, version)| (kind.clone(), version.to_string()))
                 .collect(),
+            pending_replacements: status.pending_replacements.iter().map(Into::into).collect(),
         }
     }
 }

@@ -1,8 +1,8 @@
 use std::collections::BTreeSet;
 
 use holdfast_api::budget::{
-    Condition, GROUP, Grant, IntOrString, KIND, LabelSelector, PLURAL, PodDisruptionBudgetSpec,
-    PodDisruptionBudgetStatus, Requirement, VERSION,
+    Condition, GROUP, Grant, IntOrString, KIND, LabelSelector, PLURAL, PendingReplacement,
+    PodDisruptionBudgetSpec, PodDisruptionBudgetStatus, Requirement, VERSION,
 };
 use holdfast_api::crd::{self, crd};
 use holdfast_api::time::Time;
@@ -76,6 +76,20 @@ fn the_conversion_webhook_is_filled_in() {
 }
 
 /// The API server prunes what the schema does not know, so a field missing there is lost.
+/// One with every field set.
+fn replacement() -> PendingReplacement {
+    PendingReplacement {
+        pod: "p".into(),
+        uid: "u".into(),
+        replica: "podgroup/g".into(),
+        size: 2,
+        owner_size: 2,
+        sources: vec!["LeaderWorkerSet/x".into()],
+        labels: [("app".to_owned(), "x".to_owned())].into(),
+        time: Time::default(),
+    }
+}
+
 #[test]
 fn the_schema_has_the_fields_of_the_structs() {
     let (requirement, selector, condition, grant) = shared();
@@ -92,6 +106,7 @@ fn the_schema_has_the_fields_of_the_structs() {
         conditions: vec![condition.clone()],
         grants: vec![grant.clone()],
         watermarks: [("pods".to_owned(), "7".to_owned())].into(),
+        pending_replacements: vec![replacement()],
         ..PodDisruptionBudgetStatus::default()
     };
     let crd = crd();
@@ -105,6 +120,7 @@ fn the_schema_has_the_fields_of_the_structs() {
         ("/status/properties", keys(&status)),
         ("/status/properties/conditions/items/properties", keys(&condition)),
         ("/status/properties/grants/items/properties", keys(&grant)),
+        ("/status/properties/pendingReplacements/items/properties", keys(&replacement())),
     ] {
         assert_eq!(keys(at(&crd, &format!("{ROOT}{path}"))), fields, "{path}");
     }
@@ -137,6 +153,7 @@ fn the_schemas_of_unavailable_budgets_have_the_fields_of_the_structs() {
         conditions: vec![condition.clone()],
         grants: vec![grant.clone()],
         watermarks: [("pods".to_owned(), "7".to_owned())].into(),
+        pending_replacements: vec![replacement()],
         ..PodUnavailableBudgetStatus::default()
     };
     let crd = crd::unavailable();
@@ -152,6 +169,7 @@ fn the_schemas_of_unavailable_budgets_have_the_fields_of_the_structs() {
         check("/status/properties", keys(&status));
         check("/status/properties/conditions/items/properties", keys(&condition));
         check("/status/properties/grants/items/properties", keys(&grant));
+        check("/status/properties/pendingReplacements/items/properties", keys(&replacement()));
         let selectors: &[&str] =
             if has_ignored { &["selector", "ignoredPodSelector"] } else { &["selector"] };
         for field in selectors {
@@ -172,6 +190,9 @@ fn shared() -> (Requirement, LabelSelector, Condition, Grant) {
     let condition = Condition { observed_generation: 1, ..Condition::default() };
     let grant = Grant {
         shared: true,
+        age_seconds: 1,
+        pinned: true,
+        targeted_before: true,
         uid: "u".into(),
         replica: "r".into(),
         requester: "q".into(),

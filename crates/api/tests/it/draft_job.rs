@@ -3,7 +3,7 @@
 //! Here and not end to end: no API server keeps these fields of a pod any more, 1.37 drops them.
 
 use holdfast_api::decode::{Decoded, decode};
-use holdfast_core::io::{Command, Input, Kind, WriteOutcome};
+use holdfast_core::io::{Change, Command, Input, Kind, SnapshotOutcome, WriteOutcome};
 use holdfast_core::model::{
     Budget, BudgetStatus, GroupApi, ObjectKey, Operation, ResourceVersion, Timestamp,
 };
@@ -117,6 +117,14 @@ impl Cluster {
                         stored.version = ResourceVersion::from(self.now.to_string().as_str());
                         let outcome = WriteOutcome::Current(Box::new(stored.clone()));
                         inputs.push(Input::StatusWritten { budget, uid, outcome });
+                    }
+                    Command::ListNamespace { kind, namespace } => {
+                        let listed = self.budget.iter().filter(|b| b.key.kind.watched() == kind);
+                        let listed = listed.map(|b| Input::Budget(Change::Applied(b.clone())));
+                        let version = ResourceVersion::from(self.now.to_string().as_str());
+                        let objects = listed.collect();
+                        let outcome = SnapshotOutcome::Listed { version, objects };
+                        inputs.push(Input::Snapshot { kind, namespace, outcome });
                     }
                     _ => {}
                 }

@@ -105,3 +105,77 @@ fn scales() {
     assert_eq!(error.field.as_deref(), Some("metadata"));
     assert!(error.message.contains("uid"), "{error}");
 }
+
+/// The labels that pods will carry: those of the template, and those that the controller always adds.
+#[test]
+fn pod_templates_of_every_kind_that_has_them() {
+    let template = json!({"metadata": {"labels": {"app": "a"}},
+        "spec": {"schedulingGroup": {"podGroupName": "g"}, "containers": [{"name": "c"}]}});
+    let plain = json!({"metadata": {"labels": {"app": "b"}}});
+    let lws =
+        json!({"leaderWorkerTemplate": {"leaderTemplate": template, "workerTemplate": plain}});
+    let jobset =
+        json!({"replicatedJobs": [{"name": "w", "template": {"spec": {"template": template}}}]});
+    let name = "leaderworkerset.sigs.k8s.io/name";
+    let cases = [
+        (
+            Owner::LWS_GROUP,
+            "LeaderWorkerSet",
+            lws,
+            vec![(vec![("app", "a"), (name, "o")], true), (vec![("app", "b"), (name, "o")], false)],
+        ),
+        (
+            "batch",
+            "Job",
+            json!({"template": plain}),
+            vec![(
+                vec![("app", "b"), ("batch.kubernetes.io/job-name", "o"), ("job-name", "o")],
+                false,
+            )],
+        ),
+        (
+            Owner::JOBSET_GROUP,
+            "JobSet",
+            jobset,
+            vec![(
+                vec![
+                    ("app", "a"),
+                    ("jobset.sigs.k8s.io/jobset-name", "o"),
+                    ("jobset.sigs.k8s.io/replicatedjob-name", "w"),
+                ],
+                true,
+            )],
+        ),
+        ("apps", "StatefulSet", json!({"template": template}), vec![(vec![("app", "a")], true)]),
+        ("apps", "Deployment", json!({"template": template}), vec![]),
+    ];
+    for (group, kind, spec, expected) in cases {
+        let owner = owner(group, kind, &Value::Null, &spec);
+        let found: Vec<(Vec<(&str, &str)>, bool)> = (owner.pods.templates.iter())
+            .map(|template| {
+                let labels = template.labels.iter().map(|(k, v)| (k.as_str(), v.as_str()));
+                (labels.collect(), template.reference.is_some())
+            })
+            .collect();
+        assert_eq!(found, expected, "{kind}");
+    }
+}
+
+#[test]
+fn jobs_and_job_sets_that_make_no_pods() {
+    let read = |group, kind, spec: Value, condition: &str| {
+        let json = json!({"metadata": {"name": "o", "namespace": "ns"}, "spec": spec,
+            "status": {"conditions": [{"type": condition, "status": "True"}]}});
+        match decode(&Kind::Owner(GroupKind::new(group, kind)), json.to_string().as_bytes()) {
+            Ok(Decoded::Owner(owner)) => (owner.pods.finished, owner.pods.suspended),
+            other => panic!("{other:?}"),
+        }
+    };
+    let suspended = json!({"suspend": true});
+    assert_eq!(read("batch", "Job", json!({}), "Complete"), (true, false));
+    assert_eq!(read("batch", "Job", json!({}), "Failed"), (true, false));
+    assert_eq!(read("batch", "Job", suspended.clone(), "Suspended"), (false, true));
+    assert_eq!(read(Owner::JOBSET_GROUP, "JobSet", json!({}), "Completed"), (true, false));
+    assert_eq!(read(Owner::JOBSET_GROUP, "JobSet", suspended, "Suspended"), (false, true));
+    assert_eq!(read("apps", "StatefulSet", json!({}), "Failed"), (false, false));
+}

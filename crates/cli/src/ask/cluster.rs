@@ -6,6 +6,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use holdfast_api::decode::{Decoded, decode};
 use holdfast_api::printable;
+use holdfast_api::salvage::salvage;
 use holdfast_core::io::{PodReadOutcome, SnapshotOutcome};
 use holdfast_core::model::{
     Budget, BudgetKey, ControllerRef, ObjectKey, Operation, ResourceVersion, Timestamp,
@@ -151,7 +152,8 @@ impl Cluster {
                 self.unreadable.push(error.to_string());
                 let key = key_of(&object);
                 let why = error.to_string();
-                let unreadable = Input::Unreadable { kind: kind.clone(), key, why };
+                let salvaged = salvage(kind, object.to_string().as_bytes()).map(Box::new);
+                let unreadable = Input::Unreadable { kind: kind.clone(), key, why, salvaged };
                 return self.engine.handle(self.now, unreadable);
             }
         };

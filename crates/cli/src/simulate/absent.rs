@@ -7,7 +7,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use holdfast_core::model::{
-    Budget, ControllerRef, GroupKind, ObjectKey, Owner, Pod, ResourceVersion, Scope,
+    Budget, ControllerRef, GroupKind, ObjectKey, Owner, OwnerPods, Pod, ResourceVersion, Scope,
 };
 use serde_json::Value;
 
@@ -143,6 +143,7 @@ fn made_up(group_kind: GroupKind, key: ObjectKey, has: i64) -> GivenOwner {
         controller: None,
         group_size: None,
         lws_keeps_group: false,
+        pods: OwnerPods::default(),
     };
     GivenOwner { owner, document: Document { place: Place::of_file(""), value: Value::Null } }
 }

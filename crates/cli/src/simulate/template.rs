@@ -5,7 +5,7 @@
 use std::collections::BTreeSet;
 
 use holdfast_api::decode;
-use holdfast_core::model::{ControllerRef, GroupKind, ObjectKey, Owner};
+use holdfast_core::model::{ControllerRef, GroupKind, ObjectKey, Owner, OwnerPods};
 use holdfast_sim::Random;
 use serde_json::{Value, json};
 
@@ -275,6 +275,7 @@ impl Maker {
         made.key = ObjectKey::new(by.owner.key.namespace.clone(), name);
         made.replicas = (kind != "Job").then_some(replicas);
         made.lws_keeps_group = false;
+        made.pods = OwnerPods::default();
         made.group_size = None;
         let document = Document { place: by.document.place.clone(), value: Value::Null };
         self.owners.push(GivenOwner { owner: made.clone(), document });

@@ -7,13 +7,13 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use holdfast_core::io::{Command, WriteOutcome};
+use holdfast_core::io::{Command, SnapshotOutcome, WriteOutcome};
 use holdfast_core::model::{
     Budget, BudgetKey, BudgetSpec, BudgetStatus, ControllerRef, GroupApi, GroupKind, GroupPolicy,
-    GroupReference, LabelSelector, ObjectKey, Operation, Owner, Phase, Pod, PodGroup,
+    GroupReference, LabelSelector, ObjectKey, Operation, Owner, OwnerPods, Phase, Pod, PodGroup,
     ResourceVersion, Scope, Threshold, Timestamp,
 };
-use holdfast_core::{Change, Config, Engine, Eviction, Input};
+use holdfast_core::{Change, Config, Engine, Eviction, Input, Kind};
 
 const BUDGETS_PER_NAMESPACE: usize = 10;
 const PODS_PER_REPLICA: usize = 5;
@@ -116,13 +116,27 @@ impl Cluster {
 
     /// The input with which a cluster without faults answers.
     pub fn answer(&mut self, command: Command) -> Option<Input> {
-        let Command::WriteStatus { budget, uid, status, .. } = command else { return None };
+        let (budget, uid, status) = match command {
+            Command::WriteStatus { budget, uid, status, .. } => (budget, uid, status),
+            Command::ListNamespace { kind, namespace } => return Some(self.list(kind, namespace)),
+            _ => return None,
+        };
         let version = self.next_version();
         let object = self.budgets.get_mut(&budget)?;
         object.version = version;
         object.status = Arc::unwrap_or_clone(status);
         let outcome = WriteOutcome::Current(Box::new(object.clone()));
         Some(Input::StatusWritten { budget, uid, outcome })
+    }
+
+    /// The budgets of a namespace: nothing else is ever listed here.
+    fn list(&self, kind: Kind, namespace: String) -> Input {
+        let listed = self.budgets.values().filter(|budget| {
+            budget.key.kind.watched() == kind && budget.key.object.namespace == namespace
+        });
+        let objects = listed.map(|b| Input::Budget(Change::Applied(b.clone()))).collect();
+        let version = ResourceVersion::from(self.version);
+        Input::Snapshot { kind, namespace, outcome: SnapshotOutcome::Listed { version, objects } }
     }
 
     /// Answers until the engine wants nothing more.
@@ -302,6 +316,7 @@ fn owners(n: usize, pods: usize) -> [Owner; 2] {
         replicas: i64::try_from(pods).ok(),
         group_size: None,
         lws_keeps_group: false,
+        pods: OwnerPods::default(),
     };
     let replica_set = controller("apps", "ReplicaSet", format!("{}-{}", app(n), hash(n)), n);
     [

@@ -144,6 +144,27 @@ pub struct BudgetStatus {
     /// Kind to the highest resource version of the events that this status was computed from. An
     /// instance that has not seen as much must not decide by this budget (semantics 6.2).
     pub watermarks: LiteMap<String, ResourceVersion>,
+    /// Pods that a grant took and that have not been replaced yet (semantics 3 and 4).
+    pub pending_replacements: Vec<PendingReplacement>,
+}
+
+/// What a budget remembers of a pod that it granted away, until the pod's controller has replaced it. The grant
+/// itself ends when the pod is terminating, and then the pod's group looks smaller than it should be.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PendingReplacement {
+    pub pod: String,
+    pub uid: String,
+    /// Identity of the pod's group, as the engine encodes it. Empty without a size.
+    pub replica: String,
+    /// How many pods a group has that is disrupted as a whole; 0 for other groups.
+    pub size: i64,
+    /// How many pods the group's controllers wanted then; 0 if unknown.
+    pub owner_size: i64,
+    /// Where the number of expected replicas came from, as the engine encodes it.
+    pub sources: Vec<String>,
+    /// Labels of the pod, by which an edited selector still matches or not. Empty without sources.
+    pub labels: BTreeMap<String, String>,
+    pub since: Timestamp,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -188,13 +209,25 @@ pub struct Grant {
     /// Several evictions by name were allowed by it. When one of them has taken the pod, another may yet
     /// take the next of that name.
     pub shared: bool,
+    /// The age of the grant in whole seconds when the status was written. Clocks of instances differ, so the object
+    /// carries an age and not only a time.
+    pub age_seconds: i64,
+    /// The eviction has the pod's uid as a precondition, so it cannot hit another pod of the name.
+    pub pinned: bool,
+    /// The pod had the condition `DisruptionTarget` before the grant. The condition is no evidence of this eviction.
+    pub targeted_before: bool,
 }
 
 impl Grant {
-    /// The operation is about this very pod and cannot hit another of the name: all but evictions, which
-    /// name a pod. It ends with the pod.
+    /// Returns whether the operation cannot hit another pod of the name: all operations but evictions by name. The
+    /// grant ends with the pod.
     pub fn is_exact(&self) -> bool {
-        self.operation != Operation::Evict
+        self.operation != Operation::Evict || self.pinned
+    }
+
+    /// Returns whether the grant ends when its pod terminates with the condition of the Eviction API.
+    pub fn ends_by_evidence(&self) -> bool {
+        self.is_exact() || !(self.shared || self.targeted_before)
     }
 
     /// Whether whoever has it needs no other for this operation. What was free because the pod would stay,

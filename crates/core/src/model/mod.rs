@@ -11,12 +11,12 @@ mod unavailable;
 
 pub use budget::{
     BasicMinCount, Budget, BudgetKey, BudgetKind, BudgetSpec, BudgetStatus, BuiltinBudget,
-    Condition, ConditionStatus, Grant, LabelSelector, Operator, Requirement, Scope, Threshold,
-    UnhealthyPolicy,
+    Condition, ConditionStatus, Grant, LabelSelector, Operator, PendingReplacement, Requirement,
+    Scope, Threshold, UnhealthyPolicy,
 };
 pub use group::{GroupApi, GroupPolicy, PodGroup, TemplateRef, Workload, WorkloadEntry};
 pub use meta::{ControllerRef, GroupKind, ObjectKey, ResourceVersion};
-pub use owner::Owner;
+pub use owner::{Owner, OwnerPods, PodTemplate};
 pub use pod::{DisruptionTarget, GroupReference, LwsMember, Phase, Pod};
 pub use time::Timestamp;
 pub use unavailable::{LabelGroups, Operation, Target, UnavailableSpec};

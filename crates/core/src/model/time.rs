@@ -22,6 +22,13 @@ impl Timestamp {
         Duration::from_millis(u64::try_from(self.0.saturating_sub(earlier.0)).unwrap_or(0))
     }
 
+    /// The time that was so long ago.
+    #[must_use]
+    pub fn before(self, age: Duration) -> Self {
+        let ms = i64::try_from(age.as_millis()).unwrap_or(i64::MAX);
+        Self(self.0.saturating_sub(ms))
+    }
+
     /// The next whole multiple of so many milliseconds.
     #[must_use]
     pub const fn rounded_up(self, ms: i64) -> Self {

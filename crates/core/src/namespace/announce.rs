@@ -34,6 +34,14 @@ impl Namespace {
         let text = error.as_ref().map(|e| e.text().to_owned());
         if entry.announced.sync_error != text {
             match &error {
+                Some(error) if entry.unreadable.is_some() => events.push((
+                    true,
+                    "Unreadable",
+                    format!(
+                        "Holdfast cannot read this budget, so it allows nothing: {}",
+                        error.text()
+                    ),
+                )),
                 Some(SyncError::Selector(why)) => {
                     events.push((true, "NoPods", format!("Failed to get pods: {why}")));
                 }

@@ -51,6 +51,9 @@ impl Namespace {
         operation: Operation,
         exempt: bool,
     ) -> Opinion {
+        if budget.unreadable.is_some() {
+            return self.assess_unreadable(budget, pod, operation, exempt);
+        }
         let held = budget.ledger.get(&pod.name, &pod.pod.uid.to_string());
         if let Some(grant) = held.filter(|grant| grant.stands_for(operation)) {
             return Opinion::Renew { cost: grant.cost };
@@ -88,6 +91,25 @@ impl Namespace {
             Scope::Workload => {
                 assess_replica(budget, pod, evaluation, sound, put_back, always, self)
             }
+        }
+    }
+
+    /// A budget that cannot be read denies every eviction. Other operations that it would let go need no record,
+    /// because nothing can be written to it.
+    fn assess_unreadable(
+        &self,
+        budget: &BudgetEntry,
+        pod: &PodEntry,
+        operation: Operation,
+        exempt: bool,
+    ) -> Opinion {
+        let spec = budget.object.spec.unavailable.as_ref();
+        match spec.filter(|_| operation != Operation::Evict) {
+            Some(spec) => match self.assess_available(budget, spec, pod, operation, exempt) {
+                Opinion::Allow { .. } | Opinion::Renew { .. } => Opinion::Pass,
+                opinion => opinion,
+            },
+            None => deny(DenyReason::FailedClosed, self.evaluate(budget), None),
         }
     }
 

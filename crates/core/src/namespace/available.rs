@@ -116,9 +116,11 @@ impl Namespace {
         }
         let groups = spec.groups.as_ref();
         let group = groups.and_then(|g| labelled(&self.interner, &self.objects, g, pod));
-        let sound = pod.is_sound(Health::Available);
+        // A pod above its LeaderWorkerSet's scale does not count in its group.
+        let surplus = group.as_ref().is_some_and(|group| group.says.leaving);
+        let sound = pod.is_sound(Health::Available) && !surplus;
         let evicts = operation == Operation::Evict;
-        let alone = group.as_ref().is_none_or(|group| group.says.whole == 0);
+        let alone = surplus || group.as_ref().is_none_or(|group| group.says.whole == 0);
         // It is not what keeps the budget, and may be Ready before this lands: recorded.
         if !sound && alone && (group.is_none() || !evicts) {
             return Opinion::Allow { cost: 0 };
@@ -141,7 +143,7 @@ impl Namespace {
             return deny(DenyReason::BeingProcessed, evaluation, None);
         };
         let healthy_pods = tally.healthy_pods + put_back;
-        let intact = tally.intact + i64::from(pod.granted > 0);
+        let intact = tally.intact + i64::from(pod.granted > 0 && !surplus);
         let (leaving, whole) = (tally.summary.leaving, tally.whole());
         let healthy = !leaving && healthy_pods >= min && intact >= whole;
         evaluation.change_available(i64::from(healthy) - i64::from(tally.summary.healthy));

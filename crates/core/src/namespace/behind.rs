@@ -1,72 +1,156 @@
-//! Another instance has decided by more than we have seen: see as much before deciding too.
+//! Keeps an instance from deciding by less than another instance has seen, or by less than a new budget demands.
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use super::budgets::BudgetEntry;
 use super::explain::refuse;
 use super::{BudgetId, Context, Namespace};
 use crate::io::{Command, Kind};
-use crate::model::ResourceVersion;
+use crate::model::{BudgetStatus, ResourceVersion};
 use crate::verdict::DenyReason;
 
 #[derive(Clone, Debug, Default)]
 pub(super) struct Behind {
-    /// Lists of this namespace that are under way.
-    listing: BTreeSet<Kind>,
+    /// Lists of this namespace that are in transit, with the claims that existed when each was sent.
+    listing: BTreeMap<Kind, Vec<Claim>>,
     /// Versions of lists that were ahead of the watch. Events up to there say nothing new, and an
     /// old one could bring back what is gone.
     snapshots: BTreeMap<Kind, ResourceVersion>,
-    /// Watermarks that a consistent list has shown to be of the future: of an etcd that was restored
-    /// since, or nobody's. Nothing can be seen of what has not happened.
-    future: BTreeMap<Kind, ResourceVersion>,
-    /// Requests that wait for a list.
+    /// Claims that a consistent list has shown to be impossible: the claim existed before the list was sent, and
+    /// exceeds it. Such a claim is of an etcd that was restored since, or of another etcd.
+    impossible: Vec<Claim>,
+    /// Requests that wait until this instance has seen what the claims demand.
     waiting: BTreeSet<String>,
 }
 
+/// A budget demands that whoever decides by it has seen this version of this kind.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Claim {
+    /// The budget's uid.
+    budget: String,
+    kind: Kind,
+    version: ResourceVersion,
+}
+
 impl Namespace {
-    /// Whether we have seen all that the budget's status was computed from. If not, asks for it.
+    /// Returns whether this instance may decide by the budget: it has seen everything that the budget's status was
+    /// computed from, and the pods as of the version at which it learned of the budget. If not, asks for a list.
     pub(super) fn is_current(&mut self, cx: &mut Context<'_>, id: &BudgetId) -> bool {
+        self.catch_up(cx, id, true)
+    }
+
+    /// Returns whether this instance may write the budget's status: it has seen everything that the status was
+    /// computed from. If not, asks for a list.
+    pub(super) fn may_write_status(&mut self, cx: &mut Context<'_>, id: &BudgetId) -> bool {
+        self.catch_up(cx, id, false)
+    }
+
+    fn catch_up(&mut self, cx: &mut Context<'_>, id: &BudgetId, decides: bool) -> bool {
         let Some(budget) = self.budgets.get(id) else { return true };
         if planted!(SkipWatermark) {
             return true;
         }
-        let mut behind = BTreeSet::new();
-        for (name, version) in &budget.object.status.watermarks {
-            let Some(kind) = cx.progress.kind(name) else { continue };
-            if !self.has_seen(cx, kind, version) {
-                behind.insert(kind.clone());
-            }
+        let unseen = |(kind, version): (&Kind, &ResourceVersion)| {
+            (!self.has_seen(cx, &budget.object.uid, kind, version)).then(|| kind.clone())
+        };
+        let mut behind: BTreeSet<Kind> = watermarks(cx, budget).filter_map(unseen).collect();
+        if decides {
+            behind.extend(unseen(first_seen(budget)));
         }
         let current = behind.is_empty();
         if current && budget.strays {
             self.bind_strays(cx, id);
         }
         for kind in behind {
-            if self.behind.listing.insert(kind.clone()) {
+            if !self.behind.listing.contains_key(&kind) {
+                let sent = self.claims(cx, &kind);
+                self.behind.listing.insert(kind.clone(), sent);
                 cx.send(Command::ListNamespace { kind, namespace: self.name.to_string() });
             }
         }
         current
     }
 
-    /// Whether we have seen the pods that the budget's status was computed from.
+    /// Returns whether this instance has seen the pods that the budget's status was computed from.
     pub(super) fn has_seen_pods(&self, cx: &Context<'_>, id: &BudgetId) -> bool {
-        let watermarks = self.budgets.get(id).map(|b| &b.object.status.watermarks);
-        let pods = watermarks.and_then(|w| w.get(&Kind::Pod.to_string()));
-        pods.is_none_or(|version| self.has_seen(cx, &Kind::Pod, version))
+        let Some(budget) = self.budgets.get(id) else { return true };
+        let mut pods = watermarks(cx, budget).filter(|(kind, _)| **kind == Kind::Pod);
+        pods.all(|(kind, version)| self.has_seen(cx, &budget.object.uid, kind, version))
     }
 
-    fn has_seen(&self, cx: &Context<'_>, kind: &Kind, version: &ResourceVersion) -> bool {
-        let reached = |by: &BTreeMap<Kind, ResourceVersion>| {
-            by.get(kind).is_some_and(|reached| !reached.is_older_than(version))
+    /// Returns the version up to which this instance has seen the pods of this namespace.
+    pub(super) fn pods_seen(&self, cx: &Context<'_>) -> Option<ResourceVersion> {
+        let listed = self.behind.snapshots.get(&Kind::Pod);
+        let reached = cx.progress.reached(&Kind::Pod);
+        let newest = match (listed, reached) {
+            (Some(listed), Some(reached)) if reached.is_older_than(listed) => Some(listed),
+            (listed, reached) => reached.or(listed),
         };
-        cx.progress.has_reached(kind, version)
-            || reached(&self.behind.snapshots)
-            || reached(&self.behind.future)
+        newest.cloned()
     }
 
-    /// The request goes on when the lists that are under way have come.
+    /// Removes watermarks that are impossible, so that the next write replaces them by true ones.
+    pub(super) fn drop_impossible(&self, uid: &str, status: &mut BudgetStatus) {
+        for claim in self.behind.impossible.iter().filter(|claim| claim.budget == uid) {
+            let name = claim.kind.to_string();
+            if status.watermarks.get(&name) == Some(&claim.version) {
+                status.watermarks.remove(&name);
+            }
+        }
+    }
+
+    /// Returns whether this instance has seen what the budget of this uid claims, or need not see it.
+    pub(super) fn has_seen(
+        &self,
+        cx: &Context<'_>,
+        budget: &str,
+        kind: &Kind,
+        version: &ResourceVersion,
+    ) -> bool {
+        let listed = self.behind.snapshots.get(kind);
+        let is_claim = |c: &Claim| c.budget == budget && c.kind == *kind && c.version == *version;
+        cx.progress.has_reached(kind, version)
+            || listed.is_some_and(|listed| !listed.is_older_than(version))
+            || self.behind.impossible.iter().any(is_claim)
+    }
+
+    /// Returns what the budgets of this namespace demand of one kind.
+    fn claims(&self, cx: &Context<'_>, kind: &Kind) -> Vec<Claim> {
+        let mut claims = Vec::new();
+        for budget in self.budgets.values() {
+            let all = watermarks(cx, budget).chain([first_seen(budget)]);
+            claims.extend(all.filter(|(of, _)| *of == kind).map(|(_, version)| Claim {
+                budget: budget.object.uid.clone(),
+                kind: kind.clone(),
+                version: version.clone(),
+            }));
+        }
+        claims
+    }
+
+    /// The request goes on when the watch or the lists in transit have shown what it waits for.
     pub(super) fn wait_for_lists(&mut self, eviction: &str) {
         self.behind.waiting.insert(eviction.to_owned());
+    }
+
+    pub(crate) fn is_waiting(&self) -> bool {
+        !self.behind.waiting.is_empty()
+    }
+
+    /// The watches have come further. Requests go on if the watches have shown what the lists were asked for.
+    pub(crate) fn watch_progressed(&mut self, cx: &mut Context<'_>) {
+        let kinds = self.behind.listing.keys();
+        let has_seen = |c: &Claim| self.has_seen(cx, &c.budget, &c.kind, &c.version);
+        let is_seen = |kind: &Kind| self.claims(cx, kind).iter().all(has_seen);
+        if kinds.into_iter().all(is_seen) {
+            self.start_waiting(cx);
+        }
+    }
+
+    fn start_waiting(&mut self, cx: &mut Context<'_>) {
+        for id in std::mem::take(&mut self.behind.waiting) {
+            self.start(cx, &id);
+        }
     }
 
     pub(crate) fn caught_up(
@@ -75,16 +159,15 @@ impl Namespace {
         kind: &Kind,
         version: ResourceVersion,
     ) {
-        self.behind.listing.remove(kind);
-        let name = kind.to_string();
-        let claimed = self.budgets.values().filter_map(|b| b.object.status.watermarks.get(&name));
-        let future = claimed.filter(|claimed| version.is_older_than(claimed)).cloned();
-        for claimed in future.collect::<Vec<_>>() {
-            let known = self.behind.future.entry(kind.clone()).or_default();
-            if known.is_older_than(&claimed) {
-                *known = claimed;
-            }
-        }
+        let sent = self.behind.listing.remove(kind).unwrap_or_default();
+        // A claim that was made while the list was in transit may well exceed it.
+        let impossible = sent.into_iter().filter(|claim| version.is_older_than(&claim.version));
+        let impossible: Vec<Claim> = impossible.collect();
+        let budgets = &self.budgets;
+        let exists = |uid: &str| budgets.values().any(|b| b.object.uid == uid);
+        let known = &mut self.behind.impossible;
+        known.retain(|claim| exists(&claim.budget) && !impossible.contains(claim));
+        known.extend(impossible);
         self.behind.snapshots.insert(kind.clone(), version);
         let passed = |(kind, version): (&Kind, &ResourceVersion)| {
             cx.progress.has_reached(kind, version).then(|| kind.clone())
@@ -94,16 +177,14 @@ impl Namespace {
         }
         self.touch_all(cx);
         if self.behind.listing.is_empty() {
-            for id in std::mem::take(&mut self.behind.waiting) {
-                self.start(cx, &id);
-            }
+            self.start_waiting(cx);
         }
     }
 
     pub(crate) fn snapshot_failed(&mut self, cx: &mut Context<'_>, kind: &Kind, why: &str) {
         self.behind.listing.remove(kind);
         let why = format!(
-            "another instance of Holdfast has seen newer {kind} than this one, and they could not be listed: {why}"
+            "this instance of Holdfast has seen less of {kind} than the decision needs, and could not list them: {why}"
         );
         for id in std::mem::take(&mut self.behind.waiting) {
             self.deny(cx, &id, refuse(DenyReason::BeingProcessed, &why));
@@ -116,9 +197,30 @@ impl Namespace {
         self.behind.snapshots.get(kind).is_some_and(|listed| !listed.is_older_than(version))
     }
 
+    /// Versions start over: etcd was restored.
+    pub(super) fn forget_snapshot(&mut self, kind: &Kind) {
+        self.behind.snapshots.remove(kind);
+        self.behind.impossible.retain(|claim| claim.kind != *kind);
+    }
+
     pub(crate) fn touch_all(&mut self, cx: &mut Context<'_>) {
         for id in self.budgets.keys().cloned().collect::<Vec<_>>() {
             self.touch(cx, &id);
         }
     }
+}
+
+/// What the budget's status was computed from, of kinds that this instance reads.
+fn watermarks<'a>(
+    cx: &'a Context<'_>,
+    budget: &'a BudgetEntry,
+) -> impl Iterator<Item = (&'a Kind, &'a ResourceVersion)> {
+    let watermarks = budget.object.status.watermarks.iter();
+    watermarks.filter_map(|(name, version)| Some((cx.progress.kind(name)?, version)))
+}
+
+/// The pods as of the version at which this instance learned of the budget. The budget may have a predecessor whose
+/// grants took pods, and its own watermarks say nothing of that.
+fn first_seen(budget: &BudgetEntry) -> (&Kind, &ResourceVersion) {
+    (&Kind::Pod, &budget.first_version)
 }

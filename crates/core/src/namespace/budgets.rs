@@ -4,7 +4,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::ledger::Ledger;
+use super::owners::ExpectedOwners;
 use super::pods::PodEntry;
+use super::replacements::Unwritten;
 use super::units::is_unavailable;
 use super::writer::Writer;
 use super::{BudgetId, Context, Namespace};
@@ -32,9 +34,17 @@ pub(super) struct BudgetEntry {
     pub(super) writer: Writer,
     /// What its numbers were computed from.
     pub(super) seen: Seen,
+    /// The version at which this instance learned of the budget.
+    pub(super) first_version: ResourceVersion,
     /// Grants may be for a later pod than the cache has; they are bound when it has caught up.
     pub(super) strays: bool,
     pub(super) announced: Announced,
+    /// Owners whose pods it will select.
+    pub(super) owners: ExpectedOwners,
+    /// Whether pods of a `LeaderWorkerSet` are told into replicas by its groups.
+    pub(super) lws_groups: bool,
+    /// Replacements that `object` does not hold.
+    pub(super) unwritten: Unwritten,
     /// Its newest state cannot be decoded; `object` is the last that could.
     pub(super) unreadable: Option<String>,
 }
@@ -51,6 +61,13 @@ pub(super) struct Announced {
 pub(super) struct BuiltinEntry {
     pub(super) object: BuiltinBudget,
     pub(super) selector: Option<Selector>,
+}
+
+impl BudgetEntry {
+    /// Returns whether the status names the pods that it was computed from.
+    pub(super) fn has_pod_watermark(&self) -> bool {
+        self.object.status.watermarks.contains_key(&Kind::Pod.to_string())
+    }
 }
 
 impl Namespace {
@@ -73,6 +90,7 @@ impl Namespace {
             // An answer that was long on its way must not bring back what is gone.
             Some(entry) if budget.version.is_older_than(&entry.object.version) => {}
             Some(_) => {
+                self.successors.remove(&id);
                 // The successor is in force before anybody who waited for the old one starts over.
                 let writer = self.remove_budget(cx, &id);
                 self.create_budget(cx, &id, budget);
@@ -124,6 +142,7 @@ impl Namespace {
                 self.select(id, name, true);
             }
         }
+        self.expect_owners(id);
         self.take_in_grants(cx, id);
         self.touch(cx, id);
         self.touch_sharers(cx, id);
@@ -131,23 +150,20 @@ impl Namespace {
 
     /// The watch says that this very budget is gone.
     pub(crate) fn delete_budget_of(&mut self, cx: &mut Context<'_>, key: &BudgetKey, uid: &str) {
-        if self.budgets.get(key).is_some_and(|entry| entry.object.uid == uid) {
+        // The uid of a budget that was never decoded may be unknown.
+        let is_it = |own: &str| own == uid || own.is_empty();
+        if self.budgets.get(key).is_some_and(|entry| is_it(&entry.object.uid)) {
             self.delete_budget(cx, key);
-        }
-    }
-
-    /// The budget exists in a state that cannot be decoded: fail closed on what it selected last.
-    pub(crate) fn budget_unreadable(&mut self, cx: &mut Context<'_>, key: &BudgetKey, why: String) {
-        let id = self.budget_id(key);
-        if let Some(entry) = self.budgets.get_mut(&id) {
-            entry.unreadable = Some(why);
-            self.touch(cx, &id);
         }
     }
 
     pub(crate) fn delete_budget(&mut self, cx: &mut Context<'_>, key: &BudgetKey) {
         let id = self.budget_id(key);
+        let successor = self.successors.remove(&id);
         let writer = self.remove_budget(cx, &id);
+        if let Some(successor) = successor {
+            self.create_budget(cx, &id, *successor);
+        }
         self.budget_gone(cx, &id, writer);
     }
 
@@ -189,8 +205,10 @@ impl Namespace {
         self.deselect_all(id);
         self.unindex(id);
         let Some(entry) = self.budgets.remove(id) else { return Writer::default() };
+        let waiting: Vec<_> = entry.replacements().cloned().collect();
         let grants = entry.ledger.into_committed();
-        if !grants.is_empty() {
+        if !grants.is_empty() || !waiting.is_empty() {
+            self.orphan_replacements(id, waiting);
             self.orphans.insert(id.clone(), grants);
             let due = Due::Orphan { budget: id.clone() };
             cx.timers.at(cx.now + ORPHANED_GRANTS_KEPT, &self.name, due);
@@ -205,6 +223,7 @@ impl Namespace {
         let entry = BudgetEntry {
             id: id.clone(),
             scope: effective_scope(cx, &budget),
+            first_version: budget.version.clone(),
             object: budget,
             selector: Ok(None),
             tally: Tally::default(),
@@ -213,13 +232,18 @@ impl Namespace {
             seen: Seen::default(),
             strays: false,
             announced: Announced::default(),
+            owners: ExpectedOwners::default(),
+            lws_groups: cx.config.lws,
+            unwritten: Unwritten::default(),
             unreadable: None,
         };
         self.budgets.insert(id.clone(), entry);
         self.index(id);
         self.select_all(id);
+        self.expect_owners(id);
         self.take_in_grants(cx, id);
         self.adopt_orphans(cx, id);
+        self.adopt_replacements(cx, id);
         self.touch(cx, id);
         self.touch_sharers(cx, id);
     }

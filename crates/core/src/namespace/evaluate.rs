@@ -164,7 +164,8 @@ impl Namespace {
         let mut jobsets: BTreeMap<&str, BTreeSet<Option<&GroupCount>>> = BTreeMap::new();
         // Apart from the others, because several ways may lead to the same count.
         let mut counts: BTreeSet<&GroupCount> = BTreeSet::new();
-        for source in budget.tally.sources.keys() {
+        let absent = self.absent_sources(budget);
+        for source in budget.tally.sources.keys().chain(&absent) {
             match source {
                 Source::JobSet { name, otherwise } => {
                     jobsets.entry(name).or_default().insert(otherwise.as_ref());

@@ -2,12 +2,11 @@
 
 use std::time::Duration;
 
-use super::budgets::BudgetEntry;
-use super::ledger::{GRANT_EXPIRES, INCOMPLETE_AFTER};
+use super::ledger::INCOMPLETE_AFTER;
 use super::writer::Op;
 use super::{BudgetId, Context, Namespace, ReadPurpose};
-use crate::io::{Command, Event, PodReadOutcome, Regarding};
-use crate::model::{ObjectKey, Pod, Timestamp};
+use crate::io::{Command, Event, Kind, PodReadOutcome, Regarding};
+use crate::model::{ObjectKey, Pod, ResourceVersion, Timestamp};
 use crate::timer::Due;
 use crate::verdict::signature;
 
@@ -18,17 +17,26 @@ const READ_AGAIN: Duration = Duration::from_secs(5);
 const READ_TAKES: Duration = Duration::from_millis(500);
 
 impl Namespace {
-    /// Two minutes have passed: look whether the pod is still there, on the API server itself.
+    /// Looks at a grant. When it is old enough, a live read shows whether the pod is still there. Until then the
+    /// leader records its age from time to time.
     pub(super) fn expire(&mut self, cx: &mut Context<'_>, id: &BudgetId, pod: &str, uid: &str) {
-        if !self.is_due(cx.now, id, pod, uid, GRANT_EXPIRES) {
-            if self.budgets.get(id).is_some_and(|b| b.ledger.is_in_flight(pod, uid)) {
+        let Some(ledger) = self.budgets.get(id).map(|b| &b.ledger) else { return };
+        let Some(live) = ledger.settled(pod, uid) else {
+            if ledger.is_in_flight(pod, uid) {
                 // Nobody can say yet whether it is there.
                 self.look_at(cx, id, pod, uid, cx.now + READ_AGAIN);
             }
             return;
+        };
+        let expires_at = live.expires_at();
+        if cx.now < expires_at {
+            if cx.leads && live.is_age_due(cx.now) {
+                self.touch_now(cx, id);
+            }
+            return self.look_at(cx, id, pod, uid, expires_at);
         }
         if planted!(ExpireBlindly) {
-            return self.end_grant(cx, id, pod, uid);
+            return self.end_grant(cx, id, pod, uid, None);
         }
         let purpose = ReadPurpose::Expire {
             budget: id.clone(),
@@ -48,53 +56,91 @@ impl Namespace {
         outcome: &PodReadOutcome,
     ) {
         // Renewed, ended or refunded since we asked: what was seen then is no evidence now.
-        if !self.is_due(asked, id, pod, uid, GRANT_EXPIRES) {
-            return;
-        }
-        let grant = self.budgets.get(id).and_then(|b| b.ledger.get(pod, uid));
-        let keeps_pod = grant.is_some_and(|g| g.operation.keeps_pod());
+        let live = self.budgets.get(id).and_then(|b| b.ledger.settled(pod, uid));
+        let Some(live) = live.filter(|live| live.expires_at() <= asked) else { return };
+        let deletes = !live.grant.operation.keeps_pod() && !live.passed;
         let cached = self.pods.get(pod).is_some_and(|entry| entry.pod.uid == *uid);
         // By what the cache has of it the pod counts from now on: an update may have changed it since.
         let is_cached = |found: &Pod| {
             self.pods.get(pod).is_some_and(|entry| !entry.pod.version.is_older_than(&found.version))
         };
-        match outcome {
+        let version = match outcome {
             // Gone here as there. While the cache still has it, it would count as healthy.
-            PodReadOutcome::NotFound if !cached => {}
+            PodReadOutcome::NotFound if !cached && self.has_seen_pods(cx, id) => self.pods_seen(cx),
             PodReadOutcome::Found(found) if !is_cached(found) => {
-                return self.look_at(cx, id, pod, uid, cx.now + READ_AGAIN);
+                return self.look_again(cx, id, pod, uid);
             }
-            PodReadOutcome::Found(found)
-                if found.uid == uid && !found.terminating && (!cx.leads || keeps_pod) => {}
             PodReadOutcome::Found(found) if found.uid == uid && !found.terminating => {
-                cx.send(Command::Event(Event {
-                    regarding: Regarding::Pod {
-                        key: ObjectKey::new(&*self.name, pod),
-                        uid: uid.to_owned(),
-                    },
-                    warning: true,
-                    reason: "NotDeleted",
-                    message: format!(
-                        "Pod was expected by {} {id} to be deleted but it wasn't{}",
-                        id.kind.short(),
-                        grant.map(|g| signature(&g.eviction)).unwrap_or_default()
-                    ),
-                }));
+                if deletes && let Some(budget) = self.budgets.get_mut(id) {
+                    budget.ledger.refuse(pod, uid, cx.now);
+                }
+                if cx.leads && deletes {
+                    self.report_not_deleted(cx, id, pod, uid);
+                }
+                Some(found.version.clone())
             }
             // On its way out; or gone or replaced, and the cache will learn of it; or unknown. Unsure
             // keeps the grant.
-            _ => {
-                self.bind_grants(cx, pod);
-                self.look_at(cx, id, pod, uid, cx.now + READ_AGAIN);
-                return;
-            }
-        }
-        self.end_grant(cx, id, pod, uid);
+            _ => None,
+        };
+        let Some(version) = version else {
+            self.bind_grants(cx, pod);
+            return self.look_again(cx, id, pod, uid);
+        };
+        self.end_grant(cx, id, pod, uid, Some(&version));
     }
 
-    fn end_grant(&mut self, cx: &mut Context<'_>, id: &BudgetId, pod: &str, uid: &str) {
+    fn look_again(&mut self, cx: &mut Context<'_>, id: &BudgetId, pod: &str, uid: &str) {
+        let due = Due::Expire { budget: id.clone(), pod: pod.to_owned(), uid: uid.to_owned() };
+        cx.timers.at(cx.now + READ_AGAIN, &self.name, due);
+    }
+
+    /// Publishes, once per grant, that an allowed eviction did not delete the pod.
+    pub(super) fn report_not_deleted(
+        &mut self,
+        cx: &mut Context<'_>,
+        id: &BudgetId,
+        pod: &str,
+        uid: &str,
+    ) {
+        let Some(ledger) = self.budgets.get_mut(id).map(|b| &mut b.ledger) else { return };
+        if !ledger.begin_report(pod, uid) {
+            return;
+        }
+        let grant = ledger.get(pod, uid).filter(|grant| !grant.eviction.is_empty());
+        let refused = grant.map(|grant| {
+            let signature = signature(&grant.eviction);
+            format!("; the API server or another admission check refuses the eviction{signature}")
+        });
+        cx.send(Command::Event(Event {
+            regarding: Regarding::Pod {
+                key: ObjectKey::new(&*self.name, pod),
+                uid: uid.to_owned(),
+            },
+            warning: true,
+            reason: "NotDeleted",
+            message: format!(
+                "Pod was expected by {} {id} to be deleted but it wasn't{}",
+                id.kind.short(),
+                refused.unwrap_or_default()
+            ),
+        }));
+    }
+
+    /// The version shows that the grant's pod still exists, or that it is gone.
+    fn end_grant(
+        &mut self,
+        cx: &mut Context<'_>,
+        id: &BudgetId,
+        pod: &str,
+        uid: &str,
+        version: Option<&ResourceVersion>,
+    ) {
         let Some(budget) = self.budgets.get_mut(id) else { return };
         budget.ledger.end(pod, uid);
+        if let Some(version) = version {
+            budget.seen.note(&Kind::Pod, version);
+        }
         // One that was for an earlier pod of the name, and had not passed on because of this one, does now.
         self.bind_grants(cx, pod);
         self.recount_grants(cx, pod);
@@ -109,36 +155,63 @@ impl Namespace {
         pod: &str,
         uid: &str,
     ) {
-        if !self.is_due(cx.now, id, pod, uid, INCOMPLETE_AFTER) {
+        let Some(live) = self.budgets.get(id).and_then(|b| b.ledger.settled(pod, uid)) else {
+            return;
+        };
+        let due = live.recorded_at + INCOMPLETE_AFTER;
+        if cx.now < due || self.requests.contains_key(&live.grant.eviction) {
             return;
         }
-        let Some(grant) = self.budgets.get(id).and_then(|b| b.ledger.get(pod, uid)) else { return };
-        if self.requests.contains_key(&grant.eviction) {
+        let eviction = live.grant.eviction.clone();
+        let others = self.budgets.values().filter(|b| live.grant.budgets.contains(&b.object.uid));
+        let missing = others.filter(|b| !b.ledger.names(pod)).map(|b| b.id.clone());
+        let missing: Vec<BudgetId> = missing.collect();
+        if missing.is_empty() {
             return;
         }
-        let eviction = grant.eviction.clone();
-        let others = self.budgets.values().filter(|b| grant.budgets.contains(&b.object.uid));
-        let missing = others.filter(|b| !b.ledger.names(pod));
-        // Our view of the others may lag: what it lacks is believed only of a fresh read.
-        let due = self.budgets.get(id).and_then(|b| b.ledger.first_seen(pod, uid));
-        let due = due.map_or(cx.now, |first_seen| first_seen + INCOMPLETE_AFTER);
-        let (fresh, stale): (Vec<&BudgetEntry>, Vec<&BudgetEntry>) = missing
-            .partition(|b| planted!(RefundByCache) || b.writer.read_at.is_some_and(|at| at > due));
-        let stale: Vec<BudgetId> = stale.into_iter().map(|b| b.id.clone()).collect();
-        if !fresh.is_empty() {
-            self.enqueue(cx, id, Op::Refund { pod: pod.to_owned(), eviction });
-        } else if !stale.is_empty() {
-            for other in &stale {
-                self.read_if_idle(cx, other);
-            }
-            let due =
-                Due::Incomplete { budget: id.clone(), pod: pod.to_owned(), uid: uid.to_owned() };
-            cx.timers.at(cx.now + READ_TAKES, &self.name, due);
+        if self.is_refund_safe(cx, id, &missing, due) {
+            self.justify_refund(id, &missing);
+            return self.enqueue(cx, id, Op::Refund { pod: pod.to_owned(), eviction });
         }
+        let due = Due::Incomplete { budget: id.clone(), pod: pod.to_owned(), uid: uid.to_owned() };
+        cx.timers.at(cx.now + READ_TAKES, &self.name, due);
     }
 
-    fn is_due(&self, by: Timestamp, id: &BudgetId, pod: &str, uid: &str, age: Duration) -> bool {
-        let first_seen = self.budgets.get(id).and_then(|b| b.ledger.first_seen(pod, uid));
-        first_seen.is_some_and(|at| at + age <= by)
+    /// Returns whether this instance may believe that the reservation was never completed. Another budget lacks the
+    /// grant either because it never had it, or because the eviction was executed and the grant ended. So a read
+    /// that began after the reservation was due shows the budget, and this instance has seen what the budget rests
+    /// on: then an executed eviction shows in the cache, and has ended the grant here too.
+    fn is_refund_safe(
+        &mut self,
+        cx: &mut Context<'_>,
+        id: &BudgetId,
+        missing: &[BudgetId],
+        due: Timestamp,
+    ) -> bool {
+        if planted!(RefundByCache) {
+            return true;
+        }
+        let mut is_safe = self.is_current(cx, id);
+        for other in missing {
+            let read_at = self.budgets.get(other).and_then(|b| b.writer.read_at);
+            if read_at.is_none_or(|at| at <= due) {
+                self.read_if_idle(cx, other);
+                is_safe = false;
+            }
+            is_safe &= self.is_current(cx, other);
+        }
+        is_safe
+    }
+
+    /// The refund rests on what the other budgets were computed from.
+    fn justify_refund(&mut self, id: &BudgetId, missing: &[BudgetId]) {
+        let pods = Kind::Pod.to_string();
+        let others = missing.iter().filter_map(|other| self.budgets.get(other));
+        let watermarks = others.filter_map(|b| b.object.status.watermarks.get(&pods)).cloned();
+        for version in watermarks.collect::<Vec<_>>() {
+            if let Some(budget) = self.budgets.get_mut(id) {
+                budget.seen.note(&Kind::Pod, &version);
+            }
+        }
     }
 }

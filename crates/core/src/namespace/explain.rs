@@ -92,6 +92,13 @@ impl Namespace {
                      evictions not confirmed yet"
                 ),
             ),
+            (DenyReason::NotDeleted, _) => {
+                let what = not_deleted(&pod.name, name);
+                (
+                    sentence(&what),
+                    format!("The {long} {name} does not allow {doing} pods currently: {what}"),
+                )
+            }
             _ => self.explain_arithmetic(budget, pod, operation, evaluation, replica.as_ref()),
         }
     }
@@ -235,6 +242,14 @@ fn hint(budget: &BudgetEntry, evaluation: &Evaluation, ceiling: Option<i64>) -> 
 /// The most units that there will ever be, if that is not more than are needed.
 pub(super) fn never(evaluation: &Evaluation, ceiling: Option<i64>) -> Option<i64> {
     ceiling.filter(|ceiling| *ceiling > 0 && evaluation.desired >= *ceiling)
+}
+
+/// Why a pod whose evictions were allowed before, and did not delete it, is not evicted again yet.
+pub(super) fn not_deleted(pod: &str, budget: &str) -> String {
+    format!(
+        "evictions of pod {pod} were allowed by budget {budget} and did not delete it, so the API server or another \
+         admission check refuses them; the grant expires two minutes after the first one"
+    )
 }
 
 /// With a capital and a full stop.

@@ -2,9 +2,11 @@
 //! (semantics 5).
 
 use std::collections::BTreeSet;
+use std::time::Duration;
 
 use super::kept::KeptPod;
-use super::ledger::{Agreed, GRANT_EXPIRES, INCOMPLETE_AFTER, LiveGrant, State};
+use super::ledger::{Agreed, INCOMPLETE_AFTER};
+use super::live_grant::{AGE_STEP, LiveGrant, State};
 use super::writer::Op;
 use super::{BudgetId, Context, Namespace};
 use crate::model::{Grant, Operation, ResourceVersion, Timestamp};
@@ -23,6 +25,11 @@ impl Namespace {
         let pod = grant.pod.clone();
         let replaced = entry.ledger.remove(&pod, &grant.uid).map(Box::new);
         let mut live = LiveGrant::new(grant, cx.now, State::InFlight);
+        if let Some(replaced) = &replaced {
+            // The record has whole seconds; a request that renews every moment must not stop the age.
+            live = live.renews(replaced.since);
+            live.reported = replaced.reported;
+        }
         (live.read_as, live.replaced) = (read_as, replaced);
         self.insert_grant(cx, id, live);
         self.recount_grants(cx, &pod);
@@ -50,6 +57,7 @@ impl Namespace {
         for live in replaced {
             self.insert_grant(cx, id, live);
         }
+        self.forget_in_flight(cx, id);
         for pod in dropped {
             self.recount_grants(cx, &pod);
             self.bind_grants(cx, &pod);
@@ -60,11 +68,12 @@ impl Namespace {
     pub(super) fn take_in_grants(&mut self, cx: &mut Context<'_>, id: &BudgetId) {
         let Some(entry) = self.budgets.get_mut(id) else { return };
         let writing = entry.writer.in_flight.is_some();
-        let Agreed { elsewhere, unknown, lost: mut touched } =
-            entry.ledger.agree(&entry.object.status, writing);
+        let Agreed { elsewhere, unknown, lost } =
+            entry.ledger.agree(&entry.object.status, writing, cx.now);
+        let mut touched: BTreeSet<String> = lost.keys().map(|(pod, _)| pod.clone()).collect();
         for recorded in elsewhere {
             let Grant { pod, uid, .. } = recorded.grant.clone();
-            let expires = recorded.first_seen + GRANT_EXPIRES;
+            let expires = recorded.expires_at();
             if let Some(entry) = self.budgets.get_mut(id) {
                 // Whoever wrote it may have seen a later pod of the name than we have. If we have seen as much,
                 // it passes to the pod that is there now.
@@ -75,29 +84,40 @@ impl Namespace {
         }
         for grant in unknown {
             touched.insert(grant.pod.clone());
-            self.take_in_unknown(cx, id, grant);
+            let known_since = lost.get(&(grant.pod.clone(), grant.uid.clone())).copied();
+            self.take_in_unknown(cx, id, grant, known_since);
         }
         for pod in touched {
             self.bind_grants(cx, &pod);
             self.recount_grants(cx, &pod);
         }
+        self.refresh_sizes(cx, id);
     }
 
-    fn take_in_unknown(&mut self, cx: &mut Context<'_>, id: &BudgetId, grant: Grant) {
+    fn take_in_unknown(
+        &mut self,
+        cx: &mut Context<'_>,
+        id: &BudgetId,
+        grant: Grant,
+        known_since: Option<Timestamp>,
+    ) {
         if self.is_abandoned(id, &grant) {
             let refund = Op::Refund { pod: grant.pod.clone(), eviction: grant.eviction.clone() };
             self.enqueue_later(id, refund);
         }
         let pod = self.pods.get(grant.pod.as_str()).map(|e| &e.pod);
         let pod = pod.filter(|p| p.uid == *grant.uid);
-        let is_taken = |p: &KeptPod| !grant.shared && p.terminating && p.is_targeted();
-        let taken = pod.is_some_and(|p| is_taken(p) || shows(p, &grant));
-        let live = LiveGrant::new(grant, cx.now, State::Committed);
-        if !taken {
-            self.insert_grant(cx, id, live);
-        } else if let Some(entry) = self.budgets.get_mut(id) {
+        let is_taken = |p: &KeptPod| grant.ends_by_evidence() && p.terminating && p.is_targeted();
+        let taken = pod.filter(|p| is_taken(p) || shows(p, &grant)).map(|p| p.version.clone());
+        let mut live = LiveGrant::new(grant, cx.now, State::Committed);
+        if let Some(known_since) = known_since {
+            live = live.renews(known_since);
+        }
+        let Some(version) = taken else { return self.insert_grant(cx, id, live) };
+        if let Some(entry) = self.budgets.get_mut(id) {
             entry.ledger.bury(live);
         }
+        self.saw_pod(cx, id, &version);
     }
 
     /// A write of ours, long given up for lost, and denied to whoever asked.
@@ -116,7 +136,7 @@ impl Namespace {
         version: &ResourceVersion,
     ) {
         for grants in self.orphans.values_mut() {
-            let taken = |g: &Grant| g.pod == name && g.uid == uid && !g.shared;
+            let taken = |g: &Grant| g.pod == name && g.uid == uid && g.ends_by_evidence();
             grants.retain(|live| !taken(&live.grant));
         }
         for id in self.granted.get(name).cloned().unwrap_or_default() {
@@ -134,23 +154,39 @@ impl Namespace {
             return;
         }
         let Some(pod) = self.pods.get(name).map(|e| &e.pod) else { return };
-        let uid = pod.uid.to_string();
+        let (uid, version) = (pod.uid.to_string(), pod.version.clone());
         let ended = self.holding(name, &uid, |grant| shows(pod, grant));
-        self.end_grants(cx, &ended, name, &uid);
+        self.end_grants(cx, &ended, (name, &uid), &version);
     }
 
-    /// The pod is gone, and with it what could be done to it alone.
-    pub(super) fn end_exact_of(&mut self, cx: &mut Context<'_>, name: &str, uid: &str) {
+    /// The pod is gone by this version. Grants that can hit no other pod end, for whatever reason it went.
+    pub(super) fn end_exact_of(
+        &mut self,
+        cx: &mut Context<'_>,
+        (name, uid): (&str, &str),
+        version: &ResourceVersion,
+    ) {
+        for grants in self.orphans.values_mut() {
+            let of_pod = |g: &Grant| g.pod == name && g.uid == uid;
+            grants.retain(|live| !(of_pod(&live.grant) && live.grant.is_exact()));
+        }
         let ended = self.holding(name, uid, Grant::is_exact);
-        self.end_grants(cx, &ended, name, uid);
+        self.end_grants(cx, &ended, (name, uid), version);
     }
 
-    fn end_grants(&mut self, cx: &mut Context<'_>, budgets: &[BudgetId], pod: &str, uid: &str) {
+    /// Ends grants together with the version that justifies it.
+    fn end_grants(
+        &mut self,
+        cx: &mut Context<'_>,
+        budgets: &[BudgetId],
+        (pod, uid): (&str, &str),
+        version: &ResourceVersion,
+    ) {
         for id in budgets {
             if let Some(budget) = self.budgets.get_mut(id) {
                 budget.ledger.end(pod, uid);
             }
-            self.touch(cx, id);
+            self.saw_pod(cx, id, version);
         }
         if !budgets.is_empty() {
             self.recount_grants(cx, pod);
@@ -177,22 +213,39 @@ impl Namespace {
     /// without uid are bound to it.
     pub(super) fn bind_grants(&mut self, cx: &mut Context<'_>, name: &str) {
         let Some(budgets) = self.granted.get(name) else { return };
-        let Some(pod) = self.pods.get(name).map(|e| &e.pod) else { return };
+        let Some(pod) = self.pods.get(name).map(|e| &e.pod) else {
+            return self.end_gone(cx, name);
+        };
         let (uid, version) = (pod.uid.to_string(), pod.version.clone());
         let budgets: Vec<BudgetId> = budgets.iter().cloned().collect();
         for id in budgets {
             let behind = !self.has_seen_pods(cx, &id);
             let Some(budget) = self.budgets.get_mut(&id) else { continue };
-            let passed = budget.ledger.pass_on((name, &uid), &version, behind);
+            let passed = budget.ledger.pass_on((name, &uid), &version, behind, cx.now);
             budget.strays |= passed.held_back;
             if passed.ended {
-                self.touch(cx, &id);
+                self.saw_pod(cx, &id, &version);
             }
-            if let Some(first_seen) = passed.first_seen {
-                self.look_at(cx, &id, name, &uid, first_seen + GRANT_EXPIRES);
+            if let Some(expires_at) = passed.expires_at {
+                self.look_at(cx, &id, name, &uid, expires_at);
             }
         }
         self.recount_grants(cx, name);
+    }
+
+    /// No pod has the name. If this instance has seen the pods that a grant was decided by, its pod is gone.
+    fn end_gone(&mut self, cx: &mut Context<'_>, name: &str) {
+        let Some(seen) = self.pods_seen(cx) else { return };
+        for id in self.granted.get(name).cloned().unwrap_or_default() {
+            let behind = !self.has_seen_pods(cx, &id);
+            let Some(budget) = self.budgets.get_mut(&id) else { continue };
+            budget.strays |= behind;
+            if !behind && budget.has_pod_watermark() && budget.ledger.end_gone(name, &seen, cx.now)
+            {
+                self.saw_pod(cx, &id, &seen);
+            }
+        }
+        self.tidy_granted(name);
     }
 
     /// The cache has caught up with what the budget's grants were decided by.
@@ -220,18 +273,19 @@ impl Namespace {
 
     pub(super) fn insert_grant(&mut self, cx: &mut Context<'_>, id: &BudgetId, live: LiveGrant) {
         let (pod, uid) = (live.grant.pod.clone(), live.grant.uid.clone());
-        let (first_seen, several) = (live.first_seen, live.grant.budgets.len() > 1);
+        let (expires_at, recorded_at) = (live.expires_at(), live.recorded_at);
+        let several = live.grant.budgets.len() > 1;
         let Some(entry) = self.budgets.get_mut(id) else { return };
         entry.ledger.insert(live);
         self.granted.entry(pod.clone()).or_default().insert(id.clone());
-        self.look_at(cx, id, &pod, &uid, first_seen + GRANT_EXPIRES);
+        self.look_at(cx, id, &pod, &uid, expires_at);
         if several {
             let due = Due::Incomplete { budget: id.clone(), pod, uid };
-            cx.timers.at(first_seen + INCOMPLETE_AFTER, &self.name, due);
+            cx.timers.at(recorded_at + INCOMPLETE_AFTER, &self.name, due);
         }
     }
 
-    /// Whether the grant has expired is to be looked at then.
+    /// Looks at the grant at this time, and before that whenever its age is to be recorded.
     pub(super) fn look_at(
         &mut self,
         cx: &mut Context<'_>,
@@ -241,7 +295,10 @@ impl Namespace {
         at: Timestamp,
     ) {
         let due = Due::Expire { budget: id.clone(), pod: pod.to_owned(), uid: uid.to_owned() };
-        cx.timers.at(at, &self.name, due);
+        // On a grid, so that several timers of one grant become one.
+        let step = i64::try_from(AGE_STEP.as_millis()).unwrap_or(i64::MAX);
+        let next_step = (cx.now + Duration::from_millis(1)).rounded_up(step);
+        cx.timers.at(at.min(next_step), &self.name, due);
     }
 
     /// Bring the pod's count of grants, and the index that finds them, up to date.

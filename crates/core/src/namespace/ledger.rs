@@ -3,12 +3,13 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
+use super::live_grant::{LiveGrant, State};
 use crate::model::{BudgetStatus, Grant, Operation, ResourceVersion, Timestamp};
 
-/// A pod that has not been deleted for so long after its grant will not be (upstream 1.1).
-pub(super) const GRANT_EXPIRES: Duration = Duration::from_mins(2);
 /// A reservation in several budgets that nobody completes is refunded.
 pub(super) const INCOMPLETE_AFTER: Duration = Duration::from_secs(15);
+/// Longer than `kubectl drain` waits until it asks again.
+const OTHERS_TURN: Duration = Duration::from_secs(10);
 /// Bounds on one budget's grants: the object must fit into etcd with room to spare.
 const GRANTS_MAX: usize = 2000;
 const GRANTS_BYTES_MAX: usize = 512 * 1024;
@@ -20,30 +21,9 @@ pub(super) struct Ledger {
     /// Seen to have done their work, or expired. They count no more, and the next write drops them;
     /// until then the API server may still show them.
     ended: BTreeSet<Record>,
-}
-
-#[derive(Clone, Debug)]
-pub(crate) struct LiveGrant {
-    pub(super) grant: Grant,
-    /// Expiry counts from here, on our clock.
-    pub(super) first_seen: Timestamp,
-    pub(super) state: State,
-    /// An entry of `disruptedPods` that somebody else wrote.
-    pub(super) foreign: bool,
-    /// The pod's version as a live read of ours showed it, maybe ahead of the watch.
-    pub(super) read_as: Option<ResourceVersion>,
-    /// What a renewal that is in flight stands in for: if it is not written, that is still true.
-    pub(super) replaced: Option<Box<LiveGrant>>,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum State {
-    /// The API server is known to have it.
-    Committed,
-    /// A write that carries it is under way, or nobody knows what became of that write.
-    InFlight,
-    /// Taken over from the budget's predecessor of the same name; the next write carries it.
-    Adopted,
+    /// Pods, by name and uid, whose requests are denied until then, so that others get a turn: requests went on until
+    /// the grant expired, and did not delete the pod.
+    refused: BTreeMap<(String, String), Timestamp>,
 }
 
 /// What tells grants apart in a status: the pod, the eviction that wrote it, and the pod's uid. Entries
@@ -57,8 +37,8 @@ pub(super) struct Agreed {
     pub(super) elsewhere: Vec<LiveGrant>,
     /// Grants that are recorded and were not known.
     pub(super) unknown: Vec<Grant>,
-    /// Pods that lost a grant.
-    pub(super) lost: BTreeSet<String>,
+    /// Pods, by name and uid, that lost a grant, and since when they had it.
+    pub(super) lost: BTreeMap<(String, String), Timestamp>,
 }
 
 impl Ledger {
@@ -81,20 +61,46 @@ impl Ledger {
     }
 
     /// The grants as they are to be written.
-    pub(super) fn write_into(&self, status: &mut BudgetStatus) {
+    pub(super) fn write_into(&self, status: &mut BudgetStatus, now: Timestamp) {
         status.disrupted_pods = self.live().map(|g| (g.pod.clone(), g.granted_at)).collect();
         let own = self.grants.values().filter(|g| !g.foreign);
-        status.grants = own.map(|g| g.grant.clone()).collect();
+        status.grants = own.map(|g| g.to_record(now)).collect();
     }
 
     pub(super) fn into_committed(self) -> Vec<LiveGrant> {
         self.grants.into_values().filter(|g| g.state != State::InFlight).collect()
     }
 
-    /// When a grant that is not just being written was first seen.
-    pub(super) fn first_seen(&self, pod: &str, uid: &str) -> Option<Timestamp> {
-        let live = self.entry(pod, uid).filter(|g| g.state != State::InFlight);
-        live.map(|g| g.first_seen)
+    /// Returns a grant that is not just being written.
+    pub(super) fn settled(&self, pod: &str, uid: &str) -> Option<&LiveGrant> {
+        self.entry(pod, uid).filter(|g| g.state != State::InFlight)
+    }
+
+    /// Returns whether the API server is known to have the grant for this pod.
+    pub(super) fn is_committed(&self, pod: &str, uid: &str) -> bool {
+        self.entry(pod, uid).is_some_and(|g| g.state == State::Committed)
+    }
+
+    /// Returns whether requests for this pod are denied because its last grant came to nothing.
+    pub(super) fn is_refused(&self, pod: &str, uid: &str, now: Timestamp) -> bool {
+        if self.refused.is_empty() {
+            return false;
+        }
+        self.refused.get(&(pod.to_owned(), uid.to_owned())).is_some_and(|until| now < *until)
+    }
+
+    /// The grant expires, and its pod is still there.
+    pub(super) fn refuse(&mut self, pod: &str, uid: &str, now: Timestamp) {
+        self.refused.retain(|_, until| now < *until);
+        if self.entry(pod, uid).is_some_and(|live| live.reported) {
+            self.refused.insert((pod.to_owned(), uid.to_owned()), now + OTHERS_TURN);
+        }
+    }
+
+    /// Returns true once per grant: the event that its pod was not deleted is still to be published.
+    pub(super) fn begin_report(&mut self, pod: &str, uid: &str) -> bool {
+        let live = self.grants.get_mut(&(pod.to_owned(), uid.to_owned()));
+        live.is_some_and(|live| !std::mem::replace(&mut live.reported, true))
     }
 
     /// Whether a write that carries it is under way.
@@ -119,11 +125,27 @@ impl Ledger {
         self.grants.retain(|_, live| keep(&live.grant));
     }
 
-    /// An eviction has taken the pod. A grant that stands for others too goes on, to the next pod of the
-    /// name, until it expires. Returns whether one ended.
+    /// The pod terminates with the condition of the Eviction API. A grant that may stand for an eviction still under
+    /// way goes on, to the next pod of the name, until it expires. Returns whether one ended.
     pub(super) fn end_taken(&mut self, pod: &str, uid: &str) -> bool {
-        let shared = self.entry(pod, uid).is_some_and(|live| live.grant.shared);
-        !shared && self.end(pod, uid)
+        let ends = self.get(pod, uid).is_some_and(Grant::ends_by_evidence);
+        ends && self.end(pod, uid)
+    }
+
+    /// The pods up to this version have no pod of this name. Ends grants that can hit no other pod, and those whose
+    /// evictions by name have ended. Returns whether one ended.
+    pub(super) fn end_gone(&mut self, pod: &str, seen: &ResourceVersion, now: Timestamp) -> bool {
+        let is_over = |live: &&LiveGrant| {
+            let known = live.read_as.as_ref().is_none_or(|read| !seen.is_older_than(read));
+            known && !live.grant.uid.is_empty() && live.grant.is_exact()
+                || known && live.passed && live.has_handler_ended(now)
+        };
+        let over = self.of_pod(pod).filter(is_over).map(|live| live.grant.uid.clone());
+        let over: Vec<String> = over.collect();
+        for uid in &over {
+            self.end(pod, uid);
+        }
+        !over.is_empty()
     }
 
     /// The grant for this very pod has done its work, or expired. Returns whether there was one.
@@ -149,6 +171,7 @@ impl Ledger {
         (pod, uid): (&str, &str),
         version: &ResourceVersion,
         behind: bool,
+        now: Timestamp,
     ) -> Passed {
         let mut passed = Passed::default();
         let is_later = |live: &LiveGrant| {
@@ -157,17 +180,19 @@ impl Ledger {
         };
         let strays = self.of_pod(pod).map(|g| g.grant.uid.clone()).filter(|of| of != uid);
         for of in strays.collect::<Vec<_>>() {
-            let is_exact = self.entry(pod, &of).is_some_and(|g| g.grant.is_exact());
-            if self.entry(pod, uid).is_some() && !is_exact {
+            let ends = |g: &LiveGrant| g.grant.is_exact() || g.has_handler_ended(now);
+            let ends = self.entry(pod, &of).is_some_and(ends);
+            if self.entry(pod, uid).is_some() && !ends {
                 continue;
             }
             if self.entry(pod, &of).is_some_and(is_later) {
                 passed.held_back = true;
-            } else if is_exact {
+            } else if ends {
                 passed.ended |= self.end(pod, &of);
             } else if let Some(mut live) = self.remove(pod, &of) {
+                live.passed |= !live.foreign;
                 uid.clone_into(&mut live.grant.uid);
-                passed.first_seen = Some(live.first_seen);
+                passed.expires_at = Some(live.expires_at());
                 self.insert(live);
             }
         }
@@ -190,7 +215,7 @@ impl Ledger {
     }
 
     /// Make the ledger agree with the budget's status on the API server. Grants under way stay.
-    pub(super) fn agree(&mut self, status: &BudgetStatus, writing: bool) -> Agreed {
+    pub(super) fn agree(&mut self, status: &BudgetStatus, writing: bool, now: Timestamp) -> Agreed {
         let mut recorded = recorded_grants(status);
         if !writing {
             // Nothing is on its way any more that could bring them back.
@@ -202,6 +227,7 @@ impl Ledger {
             let replaced = live.replaced.take();
             if let Some(grant) = live.claim(&mut recorded) {
                 live.state = State::Committed;
+                live.take_in_age(&grant, now);
                 let is_here = live.stands_at(&grant);
                 if !is_here {
                     agreed.elsewhere.push(LiveGrant { grant, ..live.clone() });
@@ -213,6 +239,7 @@ impl Ledger {
             if let Some(mut replaced) = replaced {
                 if let Some(grant) = replaced.claim(&mut recorded) {
                     replaced.state = State::Committed;
+                    replaced.take_in_age(&grant, now);
                     if replaced.stands_at(&grant) {
                         live.replaced = Some(replaced);
                     } else {
@@ -225,7 +252,8 @@ impl Ledger {
             }
             let stays = live.state != State::Committed;
             if !stays {
-                agreed.lost.insert(live.grant.pod.clone());
+                let of = (live.grant.pod.clone(), live.grant.uid.clone());
+                agreed.lost.insert(of, live.since);
             }
             stays
         });
@@ -244,7 +272,8 @@ impl Ledger {
         }
     }
 
-    fn entry(&self, pod: &str, uid: &str) -> Option<&LiveGrant> {
+    /// Returns the live grant of the pod with this uid.
+    pub(super) fn entry(&self, pod: &str, uid: &str) -> Option<&LiveGrant> {
         self.grants.get(&(pod.to_owned(), uid.to_owned()))
     }
 
@@ -259,8 +288,8 @@ impl Ledger {
 /// What came of passing grants on.
 #[derive(Default)]
 pub(super) struct Passed {
-    /// When the one that passed was first seen.
-    pub(super) first_seen: Option<Timestamp>,
+    /// When the one that passed expires.
+    pub(super) expires_at: Option<Timestamp>,
     /// Some may not pass yet.
     pub(super) held_back: bool,
     /// Some were for that very pod alone, which is gone.
@@ -268,16 +297,6 @@ pub(super) struct Passed {
 }
 
 impl LiveGrant {
-    pub(super) fn new(grant: Grant, first_seen: Timestamp, state: State) -> Self {
-        let foreign = grant.eviction.is_empty();
-        Self { grant, first_seen, state, foreign, read_as: None, replaced: None }
-    }
-
-    /// Whether the record is of the pod that this is bound to. One that somebody else wrote names none.
-    fn stands_at(&self, recorded: &Grant) -> bool {
-        recorded.uid.is_empty() || recorded.uid == self.grant.uid
-    }
-
     /// Takes out the record of this grant, if there is one. By eviction and not by uid: a grant that passed
     /// to a successor has another uid on the API server until that is written.
     fn claim(&self, recorded: &mut BTreeMap<Record, Grant>) -> Option<Grant> {
@@ -324,6 +343,9 @@ fn recorded_grants(status: &BudgetStatus) -> BTreeMap<Record, Grant> {
         operation: Operation::Evict,
         generation: 0,
         shared: false,
+        age_seconds: 0,
+        pinned: false,
+        targeted_before: false,
     });
     let all = status.grants.iter().cloned().chain(foreign);
     all.map(|grant| (record_of(&grant), grant)).collect()

@@ -11,6 +11,7 @@ mod announce;
 mod assess;
 mod available;
 mod behind;
+mod budget_lists;
 mod budgets;
 mod evaluate;
 mod expiry;
@@ -19,17 +20,22 @@ mod grants;
 mod kept;
 mod last_look;
 mod ledger;
+mod live_grant;
 mod objects;
 mod orphans;
+mod owners;
 #[cfg(feature = "planted-bugs")]
 mod planted;
 mod pods;
 mod relate;
+mod replacements;
 mod requests;
 mod reserve;
+mod restored;
 mod scale;
 mod status;
 mod units;
+mod unreadable;
 mod verify;
 mod view;
 mod writer;
@@ -43,7 +49,9 @@ use crate::engine::Config;
 use crate::intern::Interner;
 use crate::io::{Command, Kind, PodReadOutcome};
 use crate::leisure::Leisure;
-use crate::model::{BudgetKey, GroupKind, ResourceVersion, Scope, Target, Timestamp};
+use crate::model::{
+    Budget, BudgetKey, GroupKind, PendingReplacement, ResourceVersion, Scope, Target, Timestamp,
+};
 use crate::progress::Progress;
 use crate::replica::{Dependency, Objects, ReplicaKey};
 use crate::selector::SelectorIndex;
@@ -51,9 +59,10 @@ use crate::stats::{Counters, Stats};
 use crate::timer::{Due, Timers};
 
 use behind::Behind;
+use budget_lists::BudgetLists;
 use budgets::{BudgetEntry, BuiltinEntry};
 use kept::Controllers;
-use ledger::LiveGrant;
+use live_grant::LiveGrant;
 use pods::{PodEntry, ReplicaEntry};
 use relate::Relating;
 use requests::Request;
@@ -70,9 +79,14 @@ pub(crate) struct Namespace {
     name: Arc<str>,
     interner: Interner,
     pods: BTreeMap<Arc<str>, Box<PodEntry>>,
+    /// Pods whose newest state cannot be decoded.
+    unreadable_pods: BTreeSet<Arc<str>>,
     controllers: Controllers,
     budgets: BTreeMap<BudgetId, BudgetEntry>,
     budget_index: SelectorIndex<BudgetId>,
+    /// Budgets that were recreated, as an answer showed. Each is in force when the watch has shown the deletion of
+    /// its predecessor, and with it the last grants. Until then nothing is allowed in this namespace.
+    successors: BTreeMap<BudgetId, Box<Budget>>,
     /// Budgets that name a workload instead of labels.
     targets: BTreeMap<Target, BTreeSet<BudgetId>>,
     builtins: BTreeMap<String, BuiltinEntry>,
@@ -85,6 +99,8 @@ pub(crate) struct Namespace {
     granted: BTreeMap<String, BTreeSet<BudgetId>>,
     /// Grants of budgets that were deleted less than two minutes ago (semantics 5).
     orphans: BTreeMap<BudgetId, Vec<LiveGrant>>,
+    /// Replacements that these budgets waited for.
+    orphan_replacements: BTreeMap<BudgetId, Vec<PendingReplacement>>,
     /// Boxed, because a node of the tree is made and dropped with every request that comes alone.
     requests: BTreeMap<String, Box<Request>>,
     /// Requests that were denied while a write of theirs to these budgets might still land, and when
@@ -94,6 +110,7 @@ pub(crate) struct Namespace {
     /// an earlier request for the same pod is answered.
     parked: BTreeMap<String, BTreeSet<String>>,
     behind: Behind,
+    budget_lists: BudgetLists,
     relating: Relating,
 }
 
@@ -160,9 +177,11 @@ impl Namespace {
             name,
             interner: Interner::default(),
             pods: BTreeMap::new(),
+            unreadable_pods: BTreeSet::new(),
             controllers: Controllers::default(),
             budgets: BTreeMap::new(),
             budget_index: SelectorIndex::default(),
+            successors: BTreeMap::new(),
             targets: BTreeMap::new(),
             builtins: BTreeMap::new(),
             builtin_index: SelectorIndex::default(),
@@ -172,10 +191,12 @@ impl Namespace {
             scales: BTreeMap::new(),
             granted: BTreeMap::new(),
             orphans: BTreeMap::new(),
+            orphan_replacements: BTreeMap::new(),
             requests: BTreeMap::new(),
             abandoned: BTreeMap::new(),
             parked: BTreeMap::new(),
             behind: Behind::default(),
+            budget_lists: BudgetLists::default(),
             relating: Relating::default(),
         }
     }
@@ -194,6 +215,8 @@ impl Namespace {
             && self.objects.owners.is_empty()
             && self.orphans.is_empty()
             && self.requests.is_empty()
+            // An answer that is under way must meet the request for it.
+            && self.budget_lists.is_idle()
     }
 
     /// A complete list of this kind, as of a version, holds nothing else of an age to be in it.
@@ -221,6 +244,7 @@ impl Namespace {
                 let of_kind = self.budgets.values().filter(|b| b.id.kind.watched() == *kind);
                 let gone = of_kind.filter(|b| gone(&b.id.object.name, &b.object.version));
                 for id in gone.map(|b| b.id.clone()).collect::<Vec<_>>() {
+                    self.successors.retain(|of, successor| *of != id || newer(&successor.version));
                     self.delete_budget(cx, &id);
                 }
             }
@@ -255,6 +279,7 @@ impl Namespace {
     }
 
     pub(crate) fn add_to(&self, stats: &mut Stats) {
+        stats.unreadable_pods += self.unreadable_pods.len();
         for budget in self.budgets.values() {
             stats.workload_budgets += usize::from(budget.scope == Scope::Workload);
             stats.grants += budget.ledger.live().count();
@@ -289,6 +314,7 @@ impl Namespace {
             Due::StaleTarget { pod, uid } => self.clear_stale_target(cx, &pod, &uid),
             Due::Orphan { budget } => self.forget_orphans(cx, &budget),
             Due::Relate => self.relate(cx),
+            Due::SizeKept { budget } => self.touch(cx, &budget),
         }
     }
 }

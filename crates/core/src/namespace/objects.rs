@@ -87,6 +87,7 @@ impl Namespace {
         self.with_owners(&key.0, |objects| {
             objects.owners.entry(key.0.clone()).or_default().insert(key.1.clone(), owner);
         });
+        self.owner_changed(&key.0, &key.1);
         let kind = Kind::Owner(key.0.clone());
         self.object_changed(cx, &Dependency::Owner(Box::new(key)), &kind, &version);
     }
@@ -107,6 +108,7 @@ impl Namespace {
                     }
                 }
             });
+            self.owner_changed(kind, name);
             let changed = Dependency::Owner(Box::new((kind.clone(), name.to_owned())));
             self.object_changed(cx, &changed, &Kind::Owner(kind.clone()), version);
         }

@@ -1,7 +1,7 @@
 //! Grants of budgets that were deleted: a budget that comes back within two minutes keeps them
 //! (semantics 5).
 
-use super::ledger::{LiveGrant, State};
+use super::live_grant::{LiveGrant, State};
 use super::{BudgetId, Context, Namespace};
 
 impl Namespace {
@@ -44,6 +44,7 @@ impl Namespace {
 
     /// Two minutes are over: nothing that the deleted budget granted is under way any more.
     pub(super) fn forget_orphans(&mut self, cx: &mut Context<'_>, id: &BudgetId) {
+        self.forget_adopted(cx, id);
         for live in self.orphans.remove(id).unwrap_or_default() {
             self.recount_grants(cx, &live.grant.pod);
         }

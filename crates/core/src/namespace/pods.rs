@@ -46,6 +46,9 @@ pub(super) struct ReplicaEntry {
 
 impl Namespace {
     pub(crate) fn apply_pod(&mut self, cx: &mut Context<'_>, pod: Pod) {
+        if !self.unreadable_pods.is_empty() {
+            self.unreadable_pods.remove(pod.key.name.as_str());
+        }
         let version = pod.version.clone();
         let (name, touched) = match self.pods.get_mut(pod.key.name.as_str()) {
             // An event that comes twice or late says nothing new.
@@ -133,6 +136,7 @@ impl Namespace {
         name: &Arc<str>,
         version: &ResourceVersion,
     ) {
+        self.unreadable_pods.remove(name);
         let budgets = self.take_out(name);
         let pod = self.pods.get(name).map(|e| &e.pod).filter(|pod| pod.is_targeted());
         if let Some((uid, version)) = pod.map(|pod| (pod.uid.to_string(), pod.version.clone())) {
@@ -141,7 +145,7 @@ impl Namespace {
         self.change_membership(cx, name, None);
         if let Some(entry) = self.pods.remove(name) {
             self.release(&entry);
-            self.end_exact_of(cx, name, &entry.pod.uid.to_string());
+            self.end_exact_of(cx, (name, &entry.pod.uid.to_string()), version);
         }
         for budget in budgets {
             self.saw_pod(cx, &budget, version);

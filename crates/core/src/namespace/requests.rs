@@ -3,6 +3,7 @@
 //! ```text
 //! start --(cache is not enough)--> Reading --(cache is behind)--> Parked --> start again
 //!   \--> every budget asked in memory --(one objects)--> Reply Deny
+//!           \--(no recent list of budgets)--> Listing --> start again, or Reply Deny
 //!           \--> Reserving: one compare-and-swap per budget, in order --> Reply Allow
 //!                   \--(objection, rejection, deadline)--> refunds, Reply Deny
 //! ```
@@ -18,7 +19,7 @@ use super::units::{concerned, labelled};
 use super::writer::Op;
 use super::{BudgetId, Context, Covering, Namespace, ReadPurpose};
 use crate::io::{Command, Eviction, PodReadOutcome};
-use crate::model::{BudgetKey, Operation, Phase, Pod};
+use crate::model::{BudgetKey, Operation, Phase, Pod, Timestamp};
 use crate::timer::Due;
 use crate::verdict::{AllowReason, Allowed, Denial, DenyReason, Verdict};
 
@@ -52,6 +53,8 @@ pub(super) enum Stage {
     Reading,
     /// A live read was newer than the cache.
     Parked,
+    /// A list of the namespace's budgets is under way.
+    Listing,
     Reserving(Reserving),
 }
 
@@ -75,10 +78,7 @@ impl Namespace {
         }
         let id = eviction.id.clone();
         let deadline = eviction.deadline;
-        if let Some(why) = cx.unsynced.filter(|_| !planted!(ServeUnsynced)) {
-            let why =
-                format!("Holdfast is still reading the cluster ({why}); try again in a moment");
-            let denial = refuse(DenyReason::BeingProcessed, &why);
+        if let Some(denial) = unsynced(cx) {
             let verdict = denial.of(eviction.operation);
             cx.send(Command::Reply { eviction: id, verdict });
             return;
@@ -101,6 +101,10 @@ impl Namespace {
 
     /// Decide from the cache if it may be (semantics 6.1), else read the pod first.
     pub(super) fn start(&mut self, cx: &mut Context<'_>, id: &str) {
+        // A watch may have been lost while the request waited.
+        if let Some(denial) = unsynced(cx) {
+            return self.deny(cx, id, denial);
+        }
         let Some(request) = self.requests.get_mut(id) else { return };
         let eviction = &request.eviction;
         let enough = self.pods.get(eviction.pod.name.as_str()).is_some_and(|entry| {
@@ -172,6 +176,9 @@ impl Namespace {
 
     /// Ask every budget in memory; only if none objects, begin to record.
     fn decide(&mut self, cx: &mut Context<'_>, id: &str) {
+        if self.deny_while_recreated(cx, id) {
+            return;
+        }
         let Some(request) = self.requests.get_mut(id) else { return };
         let name = request.eviction.pod.name.clone();
         let Some(entry) = self.pods.get(name.as_str()) else { return };
@@ -190,14 +197,11 @@ impl Namespace {
         if let Some(why) = builtin.flatten() {
             return self.deny(cx, id, refuse(DenyReason::BuiltinBudget, &why));
         }
-        if covering.is_empty() {
-            return self.allow(cx, id, AllowReason::NotCovered);
-        }
         let mut objections = Vec::new();
         let mut grants = Vec::new();
         let mut recorded = Covering::new();
         for budget in &covering {
-            match self.opinion(budget, pod, operation, exempt) {
+            match self.opinion(cx.now, budget, pod, operation, exempt) {
                 Opinion::Deny(objection) => {
                     let blamed = if planted!(BlameAnother) { &covering[0] } else { budget };
                     objections.push((blamed.clone(), objection));
@@ -210,8 +214,24 @@ impl Namespace {
             }
         }
         if !objections.is_empty() {
+            // The first one gives the reason. This one tells most: the budgets' numbers are not what is wrong.
+            objections.sort_by_key(|(_, objection)| objection.reason != DenyReason::NotDeleted);
             let denial = self.explain(pod, operation, &objections);
+            let uid = pod.pod.uid.to_string();
+            for (budget, objection) in &objections {
+                if objection.reason == DenyReason::NotDeleted {
+                    self.report_not_deleted(cx, budget, &name, &uid);
+                }
+            }
             return self.deny(cx, id, denial);
+        }
+        let uid = pod.pod.uid.to_string();
+        // A budget that the cache does not have yet may object too.
+        if !self.has_recent_budgets(cx, id) {
+            return;
+        }
+        if covering.is_empty() {
+            return self.allow(cx, id, AllowReason::NotCovered);
         }
         if recorded.is_empty() {
             return self.allow(cx, id, AllowReason::Exempt);
@@ -219,7 +239,7 @@ impl Namespace {
         let reserving = Reserving {
             budgets: recorded[..if planted!(FirstBudgetOnly) { 1 } else { recorded.len() }].into(),
             next: 0,
-            uid: pod.pod.uid.to_string(),
+            uid,
             pending: None,
             in_flight: false,
         };
@@ -253,6 +273,11 @@ impl Namespace {
                 DenyReason::BeingProcessed,
                 "Holdfast's view of this pod is behind the API server's; try again in a moment",
             ),
+            Stage::Listing => (
+                DenyReason::BeingProcessed,
+                "Holdfast cannot tell which budgets cover the pod, because the API server did not list the \
+                 namespace's budgets in time; try again once the API server answers",
+            ),
             Stage::Reserving(_) => (
                 DenyReason::NotRecorded,
                 "the grant could not be recorded in time; try again in a moment",
@@ -271,9 +296,10 @@ impl Namespace {
         }
     }
 
-    /// Rule 0 to 7 for one budget, and the bound on its grants.
+    /// Rule 0 to 7 for one budget, and the bounds on its grants.
     pub(super) fn opinion(
         &self,
+        now: Timestamp,
         budget: &BudgetId,
         pod: &PodEntry,
         operation: Operation,
@@ -281,14 +307,28 @@ impl Namespace {
     ) -> Opinion {
         let Some(entry) = self.budgets.get(budget) else { return Opinion::Allow { cost: 0 } };
         let opinion = self.assess(entry, pod, operation, exempt);
-        if !matches!(opinion, Opinion::Allow { .. }) || !entry.ledger.is_full() {
-            return opinion;
+        let uid = pod.pod.uid.to_string();
+        let is_full = entry.ledger.is_full() || entry.has_too_many_replacements();
+        let reason = match opinion {
+            Opinion::Allow { .. } if is_full => Some(DenyReason::TooManyGrants),
+            Opinion::Allow { .. } if entry.ledger.is_refused(&pod.name, &uid, now) => {
+                Some(DenyReason::NotDeleted)
+            }
+            Opinion::Renew { .. } => {
+                let live = entry.ledger.entry(&pod.name, &uid);
+                let is_old = live.is_some_and(|live| !live.may_be_renewed(operation, now));
+                is_old.then_some(DenyReason::NotDeleted)
+            }
+            Opinion::Allow { .. } | Opinion::Pass | Opinion::Deny(_) => None,
+        };
+        match reason {
+            None => opinion,
+            Some(_) if exempt => Opinion::Pass,
+            Some(reason) => {
+                let evaluation = self.evaluate(entry);
+                Opinion::Deny(Objection { reason, evaluation, replica: None })
+            }
         }
-        if exempt {
-            return Opinion::Pass;
-        }
-        let evaluation = self.evaluate(entry);
-        Opinion::Deny(Objection { reason: DenyReason::TooManyGrants, evaluation, replica: None })
     }
 
     pub(super) fn allow(&mut self, cx: &mut Context<'_>, id: &str, reason: AllowReason) {
@@ -350,6 +390,13 @@ impl Namespace {
         let replica = pod.replica.as_ref().and_then(|key| self.replicas.get(key));
         replica.map(|r| r.resolution.label.clone()).unwrap_or_default()
     }
+}
+
+/// The denial of every request while a cache is incomplete.
+fn unsynced(cx: &Context<'_>) -> Option<Denial> {
+    let kind = cx.unsynced.filter(|_| !planted!(ServeUnsynced))?;
+    let why = format!("Holdfast is still reading the cluster ({kind}); try again in a moment");
+    Some(refuse(DenyReason::BeingProcessed, &why))
 }
 
 /// The cache may decide about it: Pending, ended and terminating pods need a live look.

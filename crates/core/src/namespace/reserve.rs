@@ -1,15 +1,19 @@
 //! A request takes its turn at one budget's writer after the other.
 
 use super::assess::Opinion;
+use super::explain::{not_deleted, refuse};
 use super::requests::{Request, Reserving, Stage, is_running};
 use super::units::concerned;
 use super::writer::Op;
 use super::{BudgetId, Context, Namespace};
 use crate::io::{Eviction, Kind};
-use crate::model::{BudgetKey, Grant, Phase, Pod, ResourceVersion};
+use crate::model::{BudgetKey, Grant, Operation, Phase, Pod, ResourceVersion};
 use crate::replica::ReplicaKey;
 use crate::selector::Labels;
-use crate::verdict::AllowReason;
+use crate::verdict::{AllowReason, Denial, DenyReason};
+
+/// The answer to a request whose grants were recorded too late.
+const LATE: &str = "the grants were recorded too late; try again in a moment";
 
 /// What a budget's writer shall do with a request whose turn it is.
 #[allow(clippy::large_enum_variant, reason = "one at a time, and nearly always the large one")]
@@ -24,9 +28,31 @@ pub(super) enum Turn {
     Done,
 }
 
+/// What a budget says to a request whose turn it is.
+struct Weighed {
+    cost: i64,
+    replica: String,
+    uid: String,
+    /// The pod has the condition that the Eviction API sets, from an earlier eviction.
+    targeted: bool,
+}
+
+/// What a grant that is about to be written stands in for.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Renewed {
+    Nothing,
+    /// A grant that the same request wrote before it began again.
+    Own,
+    /// A grant that another request rests on.
+    Others,
+}
+
 impl Namespace {
     /// A Pending pod passes, recorded: it may be Ready before the eviction lands.
     pub(super) fn reserve_pending(&mut self, cx: &mut Context<'_>, id: &str, pod: Box<Pod>) {
+        if !self.has_recent_budgets(cx, id) || self.deny_while_recreated(cx, id) {
+            return;
+        }
         let labels = Labels::lookup(&self.interner, &pod.labels);
         let budgets = self.covering(&labels, pod.controller.as_ref());
         let operation = self.requests.get(id).map(|r| r.eviction.operation).unwrap_or_default();
@@ -34,10 +60,55 @@ impl Namespace {
         if budgets.is_empty() {
             return self.allow(cx, id, AllowReason::NotCovered);
         }
+        if let Some(denial) = self.unreadable_among(&budgets) {
+            return self.deny(cx, id, denial);
+        }
+        for budget in &budgets {
+            if let Some(denial) = self.pending_objection(cx, budget, id, &pod) {
+                return self.deny(cx, id, denial);
+            }
+        }
         let grants = budgets.iter().map(|b| ((**b).clone(), 0)).collect();
         let uid = pod.uid.clone();
         let reserving = Reserving { budgets, next: 0, uid, pending: Some(pod), in_flight: false };
         self.reserve(cx, id, reserving, grants);
+    }
+
+    /// Returns whether the request was denied because a budget was recreated and may not be in force yet.
+    pub(super) fn deny_while_recreated(&mut self, cx: &mut Context<'_>, id: &str) -> bool {
+        let Some(budget) = self.successors.keys().next() else { return false };
+        let name = &budget.object.name;
+        let why =
+            format!("budget {name} was created again a moment ago, and is still being processed");
+        self.deny(cx, id, refuse(DenyReason::BeingProcessed, &why));
+        true
+    }
+
+    /// The bounds on grants hold for Pending pods too.
+    fn pending_objection(
+        &mut self,
+        cx: &mut Context<'_>,
+        budget: &BudgetId,
+        id: &str,
+        pod: &Pod,
+    ) -> Option<Denial> {
+        let eviction = &self.requests.get(id)?.eviction;
+        let ledger = &self.budgets.get(budget)?.ledger;
+        if eviction.exempt {
+            return None;
+        }
+        let (name, of) = (&pod.key.name, &budget.object.name);
+        match ledger.entry(name, &pod.uid) {
+            None if ledger.is_full() => {
+                let why = format!("budget {of} has too many evictions in flight");
+                Some(refuse(DenyReason::TooManyGrants, &why))
+            }
+            Some(live) if !live.may_be_renewed(eviction.operation, cx.now) => {
+                self.report_not_deleted(cx, budget, name, &pod.uid);
+                Some(refuse(DenyReason::NotDeleted, &not_deleted(name, of)))
+            }
+            _ => None,
+        }
     }
 
     pub(super) fn reserve(
@@ -79,75 +150,17 @@ impl Namespace {
             self.wait(id);
             return Turn::Done;
         }
-        let Some(request) = self.requests.get(id) else { return Turn::Done };
-        let Stage::Reserving(reserving) = &request.stage else { return Turn::Done };
-        let eviction = &request.eviction;
-        let name = eviction.pod.name.as_str();
-        let entry = self.pods.get(name);
-        let (cost, replica, uid) = if let Some(pod) = &reserving.pending {
-            // An older state in the cache is none to go by.
-            let newer = entry.filter(|e| !e.pod.version.is_older_than(&pod.version));
-            let moved_on = newer.is_some_and(|e| {
-                e.pod.uid != *pod.uid || e.pod.phase != Phase::Pending || e.pod.terminating
-            });
-            if moved_on {
-                self.restart(cx, id);
-                return Turn::Done;
-            }
-            let known = self.budgets.get(budget).and_then(|b| b.ledger.get(name, &pod.uid));
-            let replica = ReplicaKey::of(pod, cx.config.lws).map(|key| key.to_string());
-            (known.map_or(0, |g| g.cost), replica.unwrap_or_default(), pod.uid.clone())
+        let Some(weighed) = self.weigh(cx, budget, id) else { return Turn::Done };
+        let Some((grant, renewed)) = self.draft(cx, budget, id, weighed) else { return Turn::Done };
+        let Some(request) = self.requests.get_mut(id) else { return Turn::Done };
+        if renewed == Renewed::Others {
+            // From here on its name stands for what another request wrote, which is not ours to take back.
+            request.wrote.remove(budget);
         } else {
-            let Some(entry) = entry.filter(|e| e.pod.uid == *reserving.uid && is_running(&e.pod))
-            else {
-                self.restart(cx, id);
-                return Turn::Done;
-            };
-            if !entry.budgets.contains(budget) {
-                // The budget, or the pod's labels, changed meanwhile: it does not cover it any more. What is
-                // recorded elsewhere names it, and would look incomplete for ever.
-                self.restart(cx, id);
-                return Turn::Done;
-            }
-            let Eviction { operation, exempt, .. } = *eviction;
-            let cost = match self.opinion(budget, entry, operation, exempt) {
-                Opinion::Allow { cost } | Opinion::Renew { cost } => cost,
-                Opinion::Pass => 0,
-                Opinion::Deny(objection) => {
-                    let denial = self.explain(entry, operation, &[(budget.clone(), objection)]);
-                    self.deny(cx, id, denial);
-                    return Turn::Done;
-                }
-            };
-            (cost, self.replica_label(budget, entry), entry.pod.uid.to_string())
-        };
-        let renewed = self.budgets.get(budget).and_then(|b| b.ledger.get(name, &uid));
-        let renewal = renewed.is_some();
-        // What is renewed may stand for an earlier request, which is complete without those that came to
-        // cover the pod since; and this one without those that ceased to. What this request itself wrote
-        // before it began again stands for nobody else.
-        let others = renewed.filter(|r| r.eviction != id || !request.wrote.contains(budget));
-        let is_others = others.is_some();
-        let shared = renewed.is_some_and(|r| r.shared || eviction.by_name && r.eviction != id);
-        // One grant stands for all that was asked of the pod, and lasts as long as the longest lasting.
-        let operation = renewed.map_or(eviction.operation, |r| r.operation.min(eviction.operation));
-        let generation = renewed.map_or(0, |r| r.generation).max(eviction.generation);
-        let uids = reserving.budgets.iter().filter_map(|b| self.budgets.get(b));
-        let uids = uids.map(|b| b.object.uid.clone());
-        let budgets = uids.filter(|u| others.is_none_or(|o| o.budgets.contains(u))).collect();
-        let grant = Grant {
-            pod: name.to_owned(),
-            uid,
-            replica,
-            cost,
-            requester: eviction.requester.clone(),
-            granted_at: cx.now.truncated(),
-            eviction: id.to_owned(),
-            budgets,
-            operation,
-            generation,
-            shared,
-        };
+            request.wrote.insert(budget.clone());
+        }
+        let Stage::Reserving(reserving) = &mut request.stage else { return Turn::Done };
+        reserving.in_flight = true;
         // Known from a live read, maybe ahead of every watch: nobody may take an earlier pod of the name,
         // which it still sees, for the one that this grant is for.
         let read_as = reserving.pending.as_ref().map(|pod| pod.version.clone());
@@ -156,18 +169,127 @@ impl Namespace {
         {
             entry.seen.note(&Kind::Pod, version);
         }
-        if let Some(request) = self.requests.get_mut(id) {
-            if is_others {
-                // From here on its name stands for what another request wrote, which is not ours to take back.
-                request.wrote.remove(budget);
-            } else {
-                request.wrote.insert(budget.clone());
+        Turn::Grant { grant, renewal: renewed != Renewed::Nothing, read_as }
+    }
+
+    /// Asks the budget. None if the request was denied, or begins again.
+    fn weigh(&mut self, cx: &mut Context<'_>, budget: &BudgetId, id: &str) -> Option<Weighed> {
+        let request = self.requests.get(id)?;
+        let Stage::Reserving(reserving) = &request.stage else { return None };
+        let eviction = &request.eviction;
+        let entry = self.pods.get(eviction.pod.name.as_str());
+        if let Some(pod) = &reserving.pending {
+            // An older state in the cache is none to go by.
+            let newer = entry.filter(|e| !e.pod.version.is_older_than(&pod.version));
+            let moved_on = newer.is_some_and(|e| {
+                e.pod.uid != *pod.uid || e.pod.phase != Phase::Pending || e.pod.terminating
+            });
+            if moved_on {
+                self.restart(cx, id);
+                return None;
             }
-            if let Stage::Reserving(reserving) = &mut request.stage {
-                reserving.in_flight = true;
-            }
+            let pod = pod.clone();
+            return self.weigh_pending(cx, budget, id, &pod);
         }
-        Turn::Grant { grant, renewal, read_as }
+        let entry = entry.filter(|e| {
+            // The budget, or the pod's labels, may have changed meanwhile. What is recorded elsewhere would then name
+            // a budget that does not cover the pod any more, and look incomplete for ever.
+            e.pod.uid == *reserving.uid && is_running(&e.pod) && e.budgets.contains(budget)
+        });
+        let Some(entry) = entry else {
+            self.restart(cx, id);
+            return None;
+        };
+        let Eviction { operation, exempt, .. } = *eviction;
+        let uid = entry.pod.uid.to_string();
+        let cost = match self.opinion(cx.now, budget, entry, operation, exempt) {
+            Opinion::Allow { cost } | Opinion::Renew { cost } => cost,
+            Opinion::Pass => 0,
+            Opinion::Deny(objection) => {
+                let (name, reason) = (entry.name.clone(), objection.reason);
+                let denial = self.explain(entry, operation, &[(budget.clone(), objection)]);
+                if reason == DenyReason::NotDeleted {
+                    self.report_not_deleted(cx, budget, &name, &uid);
+                }
+                self.deny(cx, id, denial);
+                return None;
+            }
+        };
+        let replica = self.replica_label(budget, entry);
+        Some(Weighed { cost, replica, uid, targeted: entry.pod.is_targeted() })
+    }
+
+    fn weigh_pending(
+        &mut self,
+        cx: &mut Context<'_>,
+        budget: &BudgetId,
+        id: &str,
+        pod: &Pod,
+    ) -> Option<Weighed> {
+        if let Some(denial) = self.pending_objection(cx, budget, id, pod) {
+            self.deny(cx, id, denial);
+            return None;
+        }
+        let known = self.budgets.get(budget).and_then(|b| b.ledger.get(&pod.key.name, &pod.uid));
+        let replica = ReplicaKey::of(pod, cx.config.lws).map(|key| key.to_string());
+        Some(Weighed {
+            cost: known.map_or(0, |g| g.cost),
+            replica: replica.unwrap_or_default(),
+            uid: pod.uid.clone(),
+            targeted: pod.is_targeted(),
+        })
+    }
+
+    /// The grant to write, and what it renews.
+    fn draft(
+        &self,
+        cx: &Context<'_>,
+        budget: &BudgetId,
+        id: &str,
+        Weighed { cost, replica, uid, targeted }: Weighed,
+    ) -> Option<(Grant, Renewed)> {
+        let request = self.requests.get(id)?;
+        let Stage::Reserving(reserving) = &request.stage else { return None };
+        let eviction = &request.eviction;
+        let live = self.budgets.get(budget).and_then(|b| b.ledger.entry(&eviction.pod.name, &uid));
+        let renewed = live.map(|live| &live.grant);
+        // What is renewed may stand for an earlier request, which is complete without those that came to
+        // cover the pod since; and this one without those that ceased to. What this request itself wrote
+        // before it began again stands for nobody else.
+        let others = renewed.filter(|r| r.eviction != id || !request.wrote.contains(budget));
+        // One grant stands for all that was asked of the pod, and lasts as long as the longest lasting.
+        let operation = renewed.map_or(eviction.operation, |r| r.operation.min(eviction.operation));
+        let generation = renewed.map_or(0, |r| r.generation).max(eviction.generation);
+        let exact = !eviction.by_name && renewed.is_none_or(Grant::is_exact);
+        let shared = renewed.is_some_and(|r| r.shared || (r.eviction != id && !exact));
+        // A renewal does not extend a grant, but every update disrupts its pod anew.
+        let first = live.filter(|_| !operation.keeps_pod());
+        let age = first.map_or(0, |live| cx.now.since(live.since).as_secs());
+        let uids = reserving.budgets.iter().filter_map(|b| self.budgets.get(b));
+        let uids = uids.map(|b| b.object.uid.clone());
+        let budgets = uids.filter(|u| others.is_none_or(|o| o.budgets.contains(u))).collect();
+        let grant = Grant {
+            pod: eviction.pod.name.clone(),
+            uid,
+            replica,
+            cost,
+            requester: eviction.requester.clone(),
+            granted_at: first.map_or(cx.now.truncated(), |live| live.grant.granted_at),
+            eviction: id.to_owned(),
+            budgets,
+            operation,
+            generation,
+            shared,
+            age_seconds: i64::try_from(age).unwrap_or(0),
+            pinned: exact && operation == Operation::Evict,
+            targeted_before: targeted || renewed.is_some_and(|r| r.targeted_before),
+        };
+        let renewed = match (renewed, others) {
+            (None, _) => Renewed::Nothing,
+            (Some(_), None) => Renewed::Own,
+            (Some(_), Some(_)) => Renewed::Others,
+        };
+        Some((grant, renewed))
     }
 
     /// This budget has its grant: on to the next, or to the answer.
@@ -194,7 +316,26 @@ impl Namespace {
         } else if let Some(next) = next {
             self.enqueue(cx, &next, Op::Reserve { eviction: id.to_owned() });
         } else {
+            self.allow_if_held(cx, id);
+        }
+    }
+
+    /// Directly before the answer: the process may have stood still since the first grant was recorded, and other
+    /// instances refund a reservation that is not completed in time.
+    fn allow_if_held(&mut self, cx: &mut Context<'_>, id: &str) {
+        let Some(request) = self.requests.get(id) else { return };
+        let Stage::Reserving(reserving) = &request.stage else { return };
+        if cx.now >= request.eviction.deadline {
+            return self.deny(cx, id, refuse(DenyReason::NotRecorded, LATE));
+        }
+        let name = &request.eviction.pod.name;
+        let is_held = |budget: &BudgetId| {
+            self.budgets.get(budget).is_some_and(|b| b.ledger.is_committed(name, &reserving.uid))
+        };
+        if reserving.budgets.iter().all(is_held) {
             self.allow(cx, id, AllowReason::Granted);
+        } else {
+            self.restart(cx, id);
         }
     }
 

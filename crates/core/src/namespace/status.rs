@@ -37,8 +37,10 @@ impl Namespace {
         let evaluation = self.evaluate(budget);
         let generation = budget.object.generation;
         let mut status = budget.object.status.clone();
-        budget.ledger.write_into(&mut status);
+        budget.ledger.write_into(&mut status, now);
+        self.drop_impossible(&budget.object.uid, &mut status);
         budget.seen.write_into(&mut status.watermarks);
+        status.pending_replacements = budget.replacements().cloned().collect();
         match &evaluation.failure {
             Some(Failure::Processing) => return status,
             Some(Failure::SyncFailed(error)) => {
@@ -93,6 +95,7 @@ impl Namespace {
         states.impossible += usize::from(never(&evaluation, ceiling).is_some());
         states.misconfigured += usize::from(misconfigured);
         states.uncountable += usize::from(uncountable);
+        states.unreadable += usize::from(budget.unreadable.is_some());
     }
 
     /// The condition `BudgetConfigured`; absent for a pod-counted budget that is in force.

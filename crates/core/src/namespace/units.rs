@@ -17,7 +17,7 @@ use crate::replica::{MinCount, Objects, ReplicaKey, Resolution, Source, owner_ki
 use crate::selector::Labels;
 use crate::tally::{Counted, Part, Says, Tally};
 
-const LWS: &str = "LeaderWorkerSet";
+pub(super) const LWS: &str = "LeaderWorkerSet";
 const LWS_NAME: &str = "leaderworkerset.sigs.k8s.io/name";
 const LWS_GROUP_INDEX: &str = "leaderworkerset.sigs.k8s.io/group-index";
 /// With one of these the pods of each child Job of a `JobSet` are one group.
@@ -204,7 +204,9 @@ pub(super) fn contribute(
     };
     let doomed = is_doomed(interner, objects, rule, pod);
     let says = group.as_ref().map(|group| group.says).unwrap_or_default();
-    // Who is no part of the group does not say what it needs.
+    // A pod above its LeaderWorkerSet's scale is about to be deleted.
+    let doomed = doomed || says.leaving;
+    // Pods that are about to be deleted contribute no group size.
     let says = Says { whole: if doomed { 0 } else { says.whole }, ..says };
     let counted = |state: PodState| state.counted(rule.health(), doomed);
     let part = pod.part(rule, unit, says, counted(pod.state()));
@@ -269,6 +271,7 @@ pub(super) fn labelled(
     let key = ReplicaKey::Labelled { owner, value };
     let resolution = Resolution {
         min: MinCount::Known(groups.min_ready.max(1)),
+        whole: false,
         leaving: false,
         sources: Arc::from([source]),
         workload: None,
@@ -300,7 +303,7 @@ fn is_doomed(interner: &Interner, objects: &Objects, rule: Rule<'_>, pod: &PodEn
 }
 
 /// Where an owner says how many groups there should be (semantics 4, b and c).
-fn source(owner: &Owner, groups: &LabelGroups) -> Option<Source> {
+pub(super) fn source(owner: &Owner, groups: &LabelGroups) -> Option<Source> {
     let name = owner.key.name.clone();
     let is = |group, kind| owner.group_kind.is(group, kind);
     if is(Owner::LWS_GROUP, LWS) {

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use litemap::LiteMap;
 
 use super::Namespace;
+use super::replacements::sizes;
 use super::units::{Step, contribute};
 use crate::replica::{Member, ReplicaKey};
 use crate::tally::Tally;
@@ -39,7 +40,9 @@ impl Namespace {
                 let pod = (&**entry, replica.map(|r| &**r));
                 contribute(known, pod, (budget.rule(), &mut tally), Step::PutIn);
             }
+            tally.set_sizes(sizes(budget), &budget.object.spec.basic_min_count);
             assert_eq!(budget.tally, tally, "counters of budget {id}");
+            assert_eq!(budget.owners, self.find_owners(budget), "owners that {id} expects");
         }
     }
 }

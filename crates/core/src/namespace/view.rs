@@ -61,17 +61,21 @@ impl Namespace {
     }
 
     /// What every covering budget says to the eviction of a pod, and after them the built-in ones.
-    pub(crate) fn opinions(&self, name: &str) -> (Vec<OpinionView>, Option<String>) {
+    pub(crate) fn opinions(
+        &self,
+        now: Timestamp,
+        name: &str,
+    ) -> (Vec<OpinionView>, Option<String>) {
         let Some(pod) = self.pods.get(name) else { return (Vec::new(), None) };
         let views = pod
             .budgets
             .iter()
-            .map(|id| OpinionView { budget: (**id).clone(), answer: self.answer(id, pod) });
+            .map(|id| OpinionView { budget: (**id).clone(), answer: self.answer(now, id, pod) });
         (views.collect(), self.builtin_objection(pod))
     }
 
-    fn answer(&self, id: &BudgetId, pod: &PodEntry) -> Answer {
-        let objection = match self.opinion(id, pod, Operation::Evict, false) {
+    fn answer(&self, now: Timestamp, id: &BudgetId, pod: &PodEntry) -> Answer {
+        let objection = match self.opinion(now, id, pod, Operation::Evict, false) {
             Opinion::Allow { cost } => return Answer::Allow { cost },
             Opinion::Renew { cost } => return Answer::Granted { cost },
             Opinion::Pass => return Answer::Pass,

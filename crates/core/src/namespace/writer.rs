@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use super::explain::refuse;
 use super::ledger::has_recorded;
+use super::live_grant::AGE_STEP;
 use super::reserve::Turn;
 use super::status::is_misconfigured;
 use super::{BudgetId, Context, Namespace};
@@ -34,15 +35,15 @@ pub(super) struct Writer {
     pub(super) in_flight: Option<Batch>,
     /// A look at the status is due then.
     housekeeping: Option<Timestamp>,
-    /// A fresh read is under way.
-    reading: bool,
+    /// A fresh read is under way, and was sent then.
+    reading: Option<Timestamp>,
     /// When it last wrote.
     wrote_at: Option<Timestamp>,
     /// How many requests the last write carried.
     crowd: usize,
     /// What is queued waits for company until then.
     waits_until: Option<Timestamp>,
-    /// When the API server itself last showed us the budget.
+    /// When the newest call was sent whose answer showed the budget as the API server has it.
     pub(super) read_at: Option<Timestamp>,
 }
 
@@ -79,7 +80,7 @@ impl Writer {
 
     /// A write or a read is under way; its answer leads on.
     fn is_busy(&self) -> bool {
-        self.in_flight.is_some() || self.reading
+        self.in_flight.is_some() || self.reading.is_some()
     }
 
     /// What the write that is under way, or of which nobody knows what became, makes of the status.
@@ -131,6 +132,21 @@ impl Namespace {
         self.pump(cx, id);
     }
 
+    /// Takes the requests out of the queue. Refunds stay.
+    pub(super) fn take_reservations(&mut self, id: &BudgetId) -> Vec<String> {
+        let Some(entry) = self.budgets.get_mut(id) else { return Vec::new() };
+        let (refunds, requests): (VecDeque<Op>, VecDeque<Op>) =
+            std::mem::take(&mut entry.writer.queue)
+                .into_iter()
+                .partition(|op| matches!(op, Op::Refund { .. }));
+        entry.writer.queue = refunds;
+        let eviction = |op| match op {
+            Op::Reserve { eviction } => Some(eviction),
+            Op::Refund { .. } => None,
+        };
+        requests.into_iter().filter_map(eviction).collect()
+    }
+
     /// Into the queue, for the write that is about to be decided on anyway.
     pub(super) fn enqueue_later(&mut self, id: &BudgetId, op: Op) {
         if let Some(entry) = self.budgets.get_mut(id) {
@@ -153,7 +169,7 @@ impl Namespace {
             }
             entry.writer.looked(cx.leisure);
             // Others do it, or it would be done by less than was seen already.
-            if cx.leads && self.is_current(cx, id) {
+            if cx.leads && self.may_write_status(cx, id) {
                 self.announce(cx, id);
                 self.commit(cx, id);
             } else {
@@ -176,7 +192,9 @@ impl Namespace {
         let Some(entry) = self.budgets.get_mut(id) else { return };
         if entry.object.uid != uid {
             // About its predecessor. What is under way for this one is not answered by that.
-            if let WriteOutcome::Current(budget) = outcome {
+            if let WriteOutcome::Current(budget) = outcome
+                && budget.uid == entry.object.uid
+            {
                 self.apply_budget(cx, *budget);
             }
             return;
@@ -188,11 +206,18 @@ impl Namespace {
             }
             // The batch stays under way, its grants count, and nothing else is written until a
             // fresh read shows what happened.
-            entry.writer.reading = false;
+            entry.writer.reading = None;
+            // A budget whose answers cannot be read must not keep others from being written.
+            let batch = entry.writer.in_flight.as_mut();
+            if batch.is_some_and(|batch| std::mem::take(&mut batch.leisurely)) {
+                cx.leisure.end(cx.now, cx.timers);
+            }
             return self.read_afresh(cx, id);
         }
-        entry.writer.reading = false;
-        entry.writer.read_at = Some(cx.now);
+        let sent = entry.writer.reading.take().or(entry.writer.wrote_at);
+        if matches!(outcome, WriteOutcome::Current(_)) {
+            entry.writer.read_at = sent;
+        }
         let batch = match (entry.writer.in_flight.take(), &outcome) {
             (Some(batch), _) => batch,
             // Nothing was under way: the answer to a read.
@@ -224,8 +249,13 @@ impl Namespace {
                 }
             }
             WriteOutcome::Current(budget) => {
+                // The budget was recreated. The watch still has to show what its predecessor granted last; until
+                // it has shown the deletion, the requests of this batch wait.
                 entry.writer.in_flight = Some(batch);
-                self.apply_budget(cx, *budget);
+                if !budget.version.is_older_than(&entry.object.version) {
+                    self.successors.insert(id.clone(), budget);
+                }
+                return;
             }
             WriteOutcome::Gone => {
                 entry.writer.in_flight = Some(batch);
@@ -260,8 +290,9 @@ impl Namespace {
 
     fn read_afresh(&mut self, cx: &mut Context<'_>, id: &BudgetId) {
         if let Some(entry) = self.budgets.get_mut(id)
-            && !std::mem::replace(&mut entry.writer.reading, true)
+            && entry.writer.reading.is_none()
         {
+            entry.writer.reading = Some(cx.now);
             let uid = entry.object.uid.clone();
             cx.send(Command::ReadBudget { budget: (**id).clone(), uid });
         }
@@ -327,6 +358,9 @@ impl Namespace {
     fn commit(&mut self, cx: &mut Context<'_>, id: &BudgetId) {
         let Some(entry) = self.budgets.get_mut(id) else { return };
         assert!(!entry.writer.is_busy(), "one write at a time");
+        if entry.unreadable.is_some() {
+            return self.refuse_unreadable(cx, id);
+        }
         // Marks the writer as busy: what deciding enqueues here waits for the next round.
         entry.writer.in_flight = Some(Batch::default());
         entry.writer.waits_until = None;
@@ -342,6 +376,7 @@ impl Namespace {
                 Op::Reserve { eviction } => {
                     let turn = self.take_turn(cx, id, &eviction);
                     if let Turn::Grant { grant, renewal, read_as } = turn {
+                        self.expect_replacement(cx, id, &grant);
                         self.grant(cx, id, grant.clone(), read_as);
                         granted.push(Granted { grant, renewal });
                     }
@@ -350,7 +385,8 @@ impl Namespace {
         }
         self.look_once_more(cx, id, &mut granted);
         let Some(entry) = self.budgets.get(id) else { return };
-        let status = self.status(cx.config, cx.now, entry);
+        let mut status = self.status(cx.config, cx.now, entry);
+        self.trim_replacements(cx, entry, &mut status);
         count(cx.counters, entry.scope, &status);
         let unchanged = granted.is_empty() && says_the_same(&status, &entry.object.status);
         let (uid, version) = (entry.object.uid.clone(), entry.object.version.clone());
@@ -409,8 +445,15 @@ fn count(counters: &mut Counters, scope: Scope, status: &BudgetStatus) {
     counters.misconfigured += u64::from(is_misconfigured(status));
 }
 
-/// A status is not written for its watermarks alone: every pod event would be a write.
+/// A status is not written for its watermarks alone: every pod event would be a write. Nor is it for ages of grants,
+/// but for steps of them.
 fn says_the_same(new: &BudgetStatus, old: &BudgetStatus) -> bool {
-    let watermarks = old.watermarks.clone();
-    BudgetStatus { watermarks, ..new.clone() } == *old
+    let mut new = BudgetStatus { watermarks: old.watermarks.clone(), ..new.clone() };
+    let step = i64::try_from(AGE_STEP.as_secs()).unwrap_or(i64::MAX);
+    for (grant, old) in new.grants.iter_mut().zip(&old.grants) {
+        if (0..step).contains(&(grant.age_seconds - old.age_seconds)) {
+            grant.age_seconds = old.age_seconds;
+        }
+    }
+    new == *old
 }

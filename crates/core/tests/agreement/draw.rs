@@ -13,7 +13,7 @@ use proptest::sample::select;
 
 use super::ops::{
     Aftermath, BuiltinOp, EntryOp, Fate, Flavour, GroupOp, GroupShape, Op, OwnerOp, OwnerRef,
-    PodOp, ReferenceOp,
+    PodOp, ReferenceOp, TemplateOp,
 };
 
 pub fn flavour() -> impl Strategy<Value = Flavour> {
@@ -229,8 +229,9 @@ fn owner(flavour: &Flavour) -> impl Strategy<Value = OwnerOp> + use<> {
         0i64..5,
         option::weighted(0.6, 1i64..4),
         prop::bool::weighted(0.3),
+        option::weighted(0.4, template(flavour)),
     )
-        .prop_map(|(at, above, replicas, group_size, keeps_group)| OwnerOp {
+        .prop_map(|(at, above, replicas, group_size, keeps_group, template)| OwnerOp {
             namespace: at.0,
             kind: at.1,
             slot: at.2,
@@ -239,7 +240,21 @@ fn owner(flavour: &Flavour) -> impl Strategy<Value = OwnerOp> + use<> {
             replicas,
             group_size,
             keeps_group,
+            template,
         })
+}
+
+fn template(flavour: &Flavour) -> impl Strategy<Value = TemplateOp> + use<> {
+    let app = prop_oneof![4 => Just(0u8), 1 => 1u8..3];
+    (app, any::<bool>(), reference(flavour), any::<bool>(), 0u8..8).prop_map(
+        |(app, tier, reference, grouped, state)| TemplateOp {
+            app,
+            tier,
+            reference,
+            grouped,
+            state,
+        },
+    )
 }
 
 fn builtin() -> impl Strategy<Value = BuiltinOp> {

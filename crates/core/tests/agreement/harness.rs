@@ -4,18 +4,18 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
 
-use holdfast_core::io::{Change, PodReadOutcome, ScaleOutcome, WriteOutcome};
+use holdfast_core::io::{Change, PodReadOutcome, ScaleOutcome, SnapshotOutcome, WriteOutcome};
 use holdfast_core::model::{
     Budget, BudgetKey, BudgetStatus, Condition, ConditionStatus, Grant, ObjectKey, Operation,
-    Phase, ResourceVersion, Timestamp,
+    PendingReplacement, Phase, ResourceVersion, Timestamp,
 };
 use holdfast_core::verdict::{AllowReason, Verdict};
-use holdfast_core::{Command, Config, Engine, Eviction, Input};
+use holdfast_core::{Command, Config, Engine, Eviction, Input, Kind};
 
 use super::ledger::Ledger;
 use super::ops::Fate;
 use super::world::World;
-use crate::reference::{Snapshot, evaluate, selects};
+use crate::reference::{Snapshot, evaluate, may_forget, replacement, selects};
 
 #[derive(Debug)]
 pub struct Harness {
@@ -75,7 +75,14 @@ impl Harness {
     pub fn feed(&mut self, input: Input) {
         self.queue.push_back(input);
         while let Some(input) = self.queue.pop_front() {
-            self.ledger.observe(&input);
+            match &input {
+                Input::Snapshot { outcome: SnapshotOutcome::Listed { objects, .. }, .. } => {
+                    for object in objects {
+                        self.ledger.observe(object);
+                    }
+                }
+                input => self.ledger.observe(input),
+            }
             let [first, second] = self.engines.each_mut().map(|engine| {
                 engine.handle(self.now, input.clone());
                 std::iter::from_fn(|| engine.poll()).collect::<Vec<Command>>()
@@ -171,10 +178,30 @@ impl Harness {
                 let outcome = known.map_or(ScaleOutcome::NotFound, |(_, outcome)| outcome.clone());
                 self.queue.push_back(Input::ScaleRead { namespace, owner, outcome });
             }
-            Command::ListNamespace { .. } => panic!("one instance is never behind itself"),
+            Command::ListNamespace { kind, namespace } => {
+                let outcome = self.list(&kind, &namespace);
+                self.queue.push_back(Input::Snapshot { kind, namespace, outcome });
+            }
             Command::WakeAt(at) => self.wake = Some(at),
             Command::Event(_) | Command::ClearDisruptionTarget { .. } | Command::Relate { .. } => {}
         }
+    }
+
+    fn list(&self, kind: &Kind, namespace: &str) -> SnapshotOutcome {
+        let objects = match kind {
+            Kind::Pod => {
+                let pods = self.world.pods.values().filter(|p| p.key.namespace == namespace);
+                pods.map(|p| Input::Pod(Change::Applied(p.clone()))).collect()
+            }
+            Kind::Budget | Kind::UnavailableBudget => {
+                let listed = self.world.budgets.values();
+                let listed = listed.filter(|b| b.key.kind.watched() == *kind);
+                let listed = listed.filter(|b| b.key.object.namespace == namespace);
+                listed.map(|b| Input::Budget(Change::Applied(b.clone()))).collect()
+            }
+            _ => panic!("a lone instance lists pods and budgets only, not {kind}"),
+        };
+        SnapshotOutcome::Listed { version: self.world.version(), objects }
     }
 
     fn current(&self, budget: &BudgetKey) -> WriteOutcome {
@@ -258,6 +285,9 @@ impl Harness {
                 operation: Operation::Evict,
                 generation: 0,
                 shared: false,
+                age_seconds: 0,
+                pinned: true,
+                targeted_before: false,
                 pod: name,
                 uid: pod.uid.clone(),
                 replica: String::new(),
@@ -315,11 +345,54 @@ impl Harness {
             );
             return;
         }
+        self.check_replacements(key, status, &new);
         let paid: i64 = new.iter().map(|grant| grant.cost).sum();
         let lost = before.healthy - after.healthy;
         assert!(lost <= paid, "{key}: {lost} units lost for {paid}: {new:?}");
         assert!(paid <= before.allowed, "{key}: {} allowed, {paid} paid: {new:?}", before.allowed);
         assert!(lost <= 0 || after.healthy >= before.desired, "{key}: {before:?} to {after:?}");
+    }
+
+    /// A write remembers what the pods that it grants away stand for, and forgets nothing too early.
+    fn check_replacements(&self, key: &BudgetKey, status: &BudgetStatus, new: &[&Grant]) {
+        let truth = self.snapshot();
+        let budget = truth.budget(key).expect("just seen");
+        let after = |p: &PendingReplacement| {
+            let mut written = status.pending_replacements.iter();
+            written.find(|w| w.pod == p.pod && w.uid == p.uid).cloned()
+        };
+        for grant in new.iter().filter(|grant| self.outstanding.contains_key(&grant.eviction)) {
+            let Some(pod) = truth.pods.iter().find(|pod| pod.uid == grant.uid) else { continue };
+            let expected = replacement(&truth, budget, pod);
+            let mut written = status.pending_replacements.iter();
+            let written = written.find(|w| w.pod == grant.pod && w.uid == grant.uid);
+            let (size, sources) = expected.unwrap_or_default();
+            let missing = |source: &String| {
+                let own = written.is_some_and(|w| w.sources.contains(source));
+                // A JobSet whose Jobs are not its replicas is remembered by its name.
+                let by_jobset =
+                    |w: &PendingReplacement| w.sources.iter().any(|s| s.starts_with("JobSet/"));
+                !own && !written.is_some_and(by_jobset)
+            };
+            assert_eq!(written.map_or(0, |w| w.size), size, "{key}: the size kept of {grant:?}");
+            let missing: Vec<&String> = sources.iter().filter(|s| missing(s)).collect();
+            assert!(missing.is_empty(), "{key}: {missing:?} not kept of {grant:?}");
+        }
+        for pending in &budget.status.pending_replacements {
+            let after = after(pending);
+            let is_granted = status.grants.iter().any(|grant| grant.pod == pending.pod)
+                || status.disrupted_pods.contains_key(&pending.pod);
+            let forgets = |what| may_forget(&truth, budget, pending, what, is_granted);
+            let keeps_size = after.as_ref().is_some_and(|after| after.size == pending.size);
+            assert!(
+                pending.size == 0 || keeps_size || forgets((true, None)),
+                "{key}: the size of {pending:?} is forgotten"
+            );
+            for source in &pending.sources {
+                let keeps = after.as_ref().is_some_and(|after| after.sources.contains(source));
+                assert!(keeps || forgets((false, Some(source))), "{key}: {pending:?} is forgotten");
+            }
+        }
     }
 
     fn covering(&self, pod: &ObjectKey) -> BTreeSet<BudgetKey> {

@@ -158,6 +158,18 @@ pub struct OwnerOp {
     pub replicas: i64,
     pub group_size: Option<i64>,
     pub keeps_group: bool,
+    pub template: Option<TemplateOp>,
+}
+
+/// The pod template of a `LeaderWorkerSet`, Job, `JobSet` or `StatefulSet`.
+#[derive(Clone, Debug)]
+pub struct TemplateOp {
+    pub app: u8,
+    pub tier: bool,
+    pub reference: ReferenceOp,
+    pub grouped: bool,
+    /// 0 is finished, 1 is suspended.
+    pub state: u8,
 }
 
 /// What becomes of a status write.

@@ -5,14 +5,14 @@ use std::collections::BTreeMap;
 use holdfast_core::io::{Change, Input, Kind, ScaleOutcome};
 use holdfast_core::model::{
     Budget, BudgetKey, BudgetStatus, BuiltinBudget, DisruptionTarget, GroupApi, GroupKind,
-    LabelSelector, ObjectKey, Owner, Phase, Pod, PodGroup, ResourceVersion, TemplateRef, Timestamp,
-    UnhealthyPolicy, Workload, WorkloadEntry,
+    LabelSelector, ObjectKey, Owner, OwnerPods, Phase, Pod, PodGroup, PodTemplate, ResourceVersion,
+    TemplateRef, Timestamp, UnhealthyPolicy, Workload, WorkloadEntry,
 };
 
 use super::names::{
     api, budget_key, controller, namespace, owner_kind, owner_name, owner_uid, pod_key, reference,
 };
-use super::ops::{BuiltinOp, GroupOp, GroupShape, Op, OwnerOp, OwnerRef, PodOp};
+use super::ops::{BuiltinOp, GroupOp, GroupShape, Op, OwnerOp, OwnerRef, PodOp, TemplateOp};
 use crate::reference::Scales;
 
 #[derive(Clone, Debug, Default)]
@@ -46,6 +46,11 @@ impl World {
             }
         }
         Self { scales, ..Self::default() }
+    }
+
+    /// The newest version that was given out.
+    pub fn version(&self) -> ResourceVersion {
+        ResourceVersion::from(self.counter)
     }
 
     pub fn next_version(&mut self) -> ResourceVersion {
@@ -175,10 +180,7 @@ impl World {
                 since: now.truncated(),
             })
         });
-        let mut labels = BTreeMap::from([("app".to_owned(), op.app.to_string())]);
-        if op.tier {
-            labels.insert("tier".to_owned(), "1".to_owned());
-        }
+        let labels = labels(op.app, op.tier);
         let (reference, lws) = reference(&op.reference);
         let pod = Pod {
             key: key.clone(),
@@ -313,6 +315,7 @@ impl World {
                 .zip(op.above)
                 .map(|(kind, (slot, stale))| controller(OwnerRef { kind, slot, stale })),
             replicas: (op.kind != 4).then_some(op.replicas),
+            pods: owner_pods(op),
             group_size: op.group_size.filter(|_| op.kind == 3),
             lws_keeps_group: op.keeps_group && op.kind == 6,
         };
@@ -346,4 +349,29 @@ impl World {
             }
         }
     }
+}
+
+fn owner_pods(op: &OwnerOp) -> OwnerPods {
+    let Some(TemplateOp { app, tier, reference: named, grouped, state }) = &op.template else {
+        return OwnerPods::default();
+    };
+    if !(3..=6).contains(&op.kind) {
+        return OwnerPods::default();
+    }
+    let ends = matches!(op.kind, 4 | 5);
+    OwnerPods {
+        templates: vec![PodTemplate { labels: labels(*app, *tier), reference: reference(named).0 }],
+        grouped: *grouped,
+        parallelism: None,
+        finished: ends && *state == 0,
+        suspended: ends && *state == 1,
+    }
+}
+
+fn labels(app: u8, tier: bool) -> BTreeMap<String, String> {
+    let mut labels = BTreeMap::from([("app".to_owned(), app.to_string())]);
+    if tier {
+        labels.insert("tier".to_owned(), "1".to_owned());
+    }
+    labels
 }

@@ -76,14 +76,14 @@ fn a_delete_does_not_cover_a_replacement() {
     lone.verify("pub", (1, 3, 2, 3));
 }
 
-/// An eviction names a pod, so it may; until that shows that it was what took the pod.
+/// An eviction is pinned to its pod too.
 #[test]
-fn an_eviction_covers_the_successor() {
+fn an_eviction_does_not_cover_the_successor() {
     let mut lone = granted(Evict);
     let successor = Pod { uid: "uid-p0-again".to_owned(), ..lone.pods["p0"].clone() };
     lone.delete_pod("p0");
     lone.pod(successor);
-    assert_held(&lone);
+    assert_ended(&lone);
     let mut lone = granted(Evict);
     lone.change_pod("p0", |pod| {
         let reason = DisruptionTarget::EVICTION_API.to_owned();

@@ -8,7 +8,7 @@ use holdfast_core::verdict::{AllowReason, DenyReason};
 use super::groups::{SHARD, serving, sharding, verify};
 use super::make::{
     GROUP, assert_denied, assert_granted, assert_passed, case, denial, deployment, grouped,
-    labelled, lws, max, min, serve, set_of, total,
+    labelled, lws, max, member, min, serve, set_of, total,
 };
 use crate::upstream::lone::{Lone, owned, owner, pod, reference_to};
 
@@ -126,6 +126,22 @@ fn leaving_groups() {
     lone.owner(lws("llm", 0));
     verify(&lone, (0, 0, 0, 0));
     assert_passed(&lone.operate("llm-0-1", Delete), AllowReason::Exempt);
+}
+
+/// A group by label that spans groups of the `LeaderWorkerSet`: pods above its scale are about to be deleted, and
+/// do not keep the rest healthy.
+#[test]
+fn pods_above_the_scale_do_not_count_in_their_group() {
+    let mut lone = Lone::new();
+    serve(&mut lone, "llm", 2, 1);
+    for group in 0..2 {
+        lone.pod(labelled(member("llm", group, 0, 1), "shard", "s"));
+    }
+    lone.budget(grouped(max(Count(0)), "shard", 2));
+    verify(&lone, (0, 1, 2, 2));
+    lone.owner(lws("llm", 1));
+    verify(&lone, (0, 0, 1, 1));
+    assert_granted(&lone.operate("llm-1-0", Delete), 0);
 }
 
 /// Deleting the whole `LeaderWorkerSet` must finish, whichever way its objects go first.

@@ -105,6 +105,9 @@ fn update_of(pod: &str) -> Grant {
         operation: Operation::Update,
         generation: 2,
         shared: false,
+        age_seconds: 0,
+        pinned: false,
+        targeted_before: false,
     }
 }
 

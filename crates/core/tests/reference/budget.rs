@@ -99,7 +99,7 @@ fn count_replicas(world: &Snapshot, budget: &Budget) -> Evaluation {
     let alive = replicas_with(world, &pods, |pod| !pod.is_terminal() && !pod.terminating);
 
     let alive = len(alive.iter().filter(|replica| !is_leaving(world, namespace, replica)));
-    let source = replicas_by_sources(world, namespace, &unfinished);
+    let source = replicas_by_sources(world, budget, &unfinished);
     let is_needed = budget.spec.max_unavailable.is_some()
         || matches!(budget.spec.min_available, Some(Threshold::Percent(_)));
     let expected = match (threshold(budget), source) {

@@ -1,9 +1,10 @@
 //! Semantics 4 and upstream 1.5: how many units there should be, whatever is there now.
 
 use holdfast_core::io::ScaleOutcome;
-use holdfast_core::model::{ControllerRef, GroupApi, GroupKind, Owner, Pod};
+use holdfast_core::model::{Budget, ControllerRef, GroupApi, GroupKind, Owner, Pod};
 
 use super::Snapshot;
+use super::absent::absent_sources;
 use super::replica::{
     Replica, entry_of, entry_workload, group_of, lws_object, members, template_entry,
 };
@@ -87,7 +88,7 @@ fn scale<'a>(
 
 /// Where a number of replicas comes from. A budget adds up distinct sources.
 #[derive(Clone, Debug, PartialEq, Eq)]
-enum Source {
+pub enum Source {
     /// (a) `replicas` of a Workload's entry.
     Entry(GroupApi, String, String),
     /// (b), (c) an owner, by uid.
@@ -98,12 +99,14 @@ enum Source {
     GroupsOfController(GroupApi, String),
 }
 
-/// Semantics 4 a to e, over the replicas that have an unfinished selected pod. None is unknown.
+/// Semantics 4 a to e, over the replicas that have an unfinished selected pod and the owners that are expected
+/// without one. None is unknown.
 pub fn replicas_by_sources(
     world: &Snapshot,
-    namespace: &str,
+    budget: &Budget,
     contributing: &[Replica],
 ) -> Option<i64> {
+    let namespace = budget.key.object.namespace.as_str();
     let mut sources: Vec<(Source, i64)> = Vec::new();
     for replica in contributing {
         for source in sources_of(world, namespace, replica, contributing) {
@@ -113,10 +116,16 @@ pub fn replicas_by_sources(
             }
         }
     }
+    for source in absent_sources(world, budget, &sources, contributing) {
+        let source = source?;
+        if !sources.contains(&source) {
+            sources.push(source);
+        }
+    }
     Some(sources.iter().map(|(_, replicas)| replicas).sum())
 }
 
-fn sources_of(
+pub fn sources_of(
     world: &Snapshot,
     namespace: &str,
     replica: &Replica,
@@ -137,7 +146,7 @@ fn sources_of(
 }
 
 /// (a)
-fn by_workload(world: &Snapshot, namespace: &str, replica: &Replica) -> Option<(Source, i64)> {
+pub fn by_workload(world: &Snapshot, namespace: &str, replica: &Replica) -> Option<(Source, i64)> {
     if let Replica::Entry { workload, entry, .. } = replica {
         let replicas = entry_of(world, namespace, replica)?.replicas?;
         let api = entry_workload(world, namespace, replica)?.api;
@@ -157,7 +166,15 @@ fn by_root_owner(
     pod: &Pod,
     all: &[Replica],
 ) -> Option<(Source, i64)> {
-    let root = root_owner(world, namespace, pod)?;
+    by_kind(world, namespace, root_owner(world, namespace, pod)?, all)
+}
+
+pub fn by_kind(
+    world: &Snapshot,
+    namespace: &str,
+    root: &Owner,
+    all: &[Replica],
+) -> Option<(Source, i64)> {
     let kind = &root.group_kind;
     let number = if kind.is(Owner::LWS_GROUP, "LeaderWorkerSet") {
         root.replicas?
@@ -215,7 +232,7 @@ fn jobs_are_replicas(world: &Snapshot, namespace: &str, jobset: &Owner, all: &[R
 }
 
 /// (d)
-fn by_counting_groups(
+pub fn by_counting_groups(
     world: &Snapshot,
     namespace: &str,
     replica: &Replica,

@@ -6,10 +6,13 @@
 //! Read it beside semantics 3 to 8, in this order: `replica` (3), `expected` (4), `budget` (5 and 8),
 //! `verdict` (6).
 
+mod absent;
 mod budget;
 mod expected;
 mod replica;
 mod verdict;
+
+use std::collections::BTreeMap;
 
 use holdfast_core::Config;
 use holdfast_core::model::{
@@ -17,6 +20,7 @@ use holdfast_core::model::{
     Owner, Pod, PodGroup, Workload,
 };
 
+pub use absent::{may_forget, replacement};
 pub use budget::{Evaluation, Failure, evaluate};
 pub use expected::Scales;
 pub use verdict::{Answer, answer};
@@ -101,13 +105,17 @@ fn is_valid(selector: &LabelSelector) -> bool {
 }
 
 fn matches(selector: &LabelSelector, pod: &Pod) -> bool {
+    matches_labels(selector, &pod.labels)
+}
+
+fn matches_labels(selector: &LabelSelector, labels: &BTreeMap<String, String>) -> bool {
     for (key, value) in &selector.match_labels {
-        if pod.labels.get(key) != Some(value) {
+        if labels.get(key) != Some(value) {
             return false;
         }
     }
     for requirement in &selector.match_expressions {
-        let value = pod.labels.get(&requirement.key);
+        let value = labels.get(&requirement.key);
         let listed = value.is_some_and(|value| requirement.values.contains(value));
         let holds = match requirement.operator {
             Operator::In => listed,

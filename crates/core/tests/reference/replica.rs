@@ -6,6 +6,7 @@ use holdfast_core::model::{
 };
 
 use super::Snapshot;
+use super::absent::remembered_size;
 
 /// One replica of a namespace. A `PodGroup` and an annotation of the same name are two replicas.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -26,7 +27,7 @@ pub fn replica_of(world: &Snapshot, pod: &Pod) -> Option<Replica> {
     pod.reference.as_ref().map(by_reference)
 }
 
-fn by_reference(reference: &GroupReference) -> Replica {
+pub fn by_reference(reference: &GroupReference) -> Replica {
     match reference {
         GroupReference::PodGroup { name } => Replica::PodGroup { name: name.clone() },
         GroupReference::WorkloadEntry { workload, entry, replica_key } => Replica::Entry {
@@ -52,6 +53,28 @@ fn unfinished<'a>(world: &'a Snapshot, namespace: &'a str, replica: &Replica) ->
 
 /// None is "unresolved". It depends on the budget only through the annotation for `basic` policies.
 pub fn min_count(world: &Snapshot, budget: &Budget, replica: &Replica) -> Option<i64> {
+    let needed = min_count_now(world, budget, replica)?;
+    let is_whole = is_whole(world, &budget.key.object.namespace, replica);
+    Some(if is_whole { needed.max(remembered_size(budget, replica)) } else { needed })
+}
+
+/// Whether the replica is, or its unfinished pods name, a group that is disrupted as a whole.
+pub fn is_whole(world: &Snapshot, namespace: &str, replica: &Replica) -> bool {
+    let is_whole = |named: &Replica| {
+        group_of(world, namespace, named).is_some_and(|group| group.disrupt_whole)
+    };
+    match replica {
+        Replica::Lws { lws, .. } => {
+            let pods = unfinished(world, namespace, replica);
+            let mut named = pods.iter().filter_map(|pod| pod.reference.as_ref());
+            keeps_group(world, namespace, lws) && named.any(|r| is_whole(&by_reference(r)))
+        }
+        named => is_whole(named),
+    }
+}
+
+/// Without what the budget remembers.
+fn min_count_now(world: &Snapshot, budget: &Budget, replica: &Replica) -> Option<i64> {
     let namespace = budget.key.object.namespace.as_str();
     match replica {
         Replica::Lws { lws, .. } => {

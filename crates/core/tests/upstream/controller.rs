@@ -372,7 +372,7 @@ fn a_budget_that_was_mended_before_it_was_seen_to_be_broken_is_not_broken() {
     let mended = lone.budgets["pdb"].clone();
     let (kind, key) = (Kind::Budget, mended.key.object.clone());
     lone.feed(Input::Lead(false));
-    lone.feed(Input::Unreadable { kind, key, why: "garbled".to_owned() });
+    lone.feed(Input::Unreadable { kind, key, why: "garbled".to_owned(), salvaged: None });
     assert!(!lone.evict("a").is_allow());
     lone.feed(Input::Budget(Change::Applied(mended)));
     assert!(lone.evict("a").is_allow());

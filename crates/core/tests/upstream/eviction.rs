@@ -206,8 +206,8 @@ fn pending_in_the_cache_only() {
 #[test]
 fn evicting_a_running_pod_needs_no_live_read() {
     let mut lone = Lone::new();
-    lone.pod(pod("pod"));
     lone.budget(min_available("pdb", Count(0)));
+    lone.pod(pod("pod"));
     lone.pods.clear();
     assert_granted(&lone.evict("pod"), 1);
 }

@@ -6,17 +6,24 @@ use holdfast_core::Input;
 use holdfast_core::io::Change;
 use holdfast_core::model::Threshold::Count;
 use holdfast_core::model::{DisruptionTarget, Pod};
+use holdfast_core::verdict::{DenyReason, Verdict};
 
 use super::lone::{Lone, START, is_about_pod, min_available, pod};
 
 const MINUTE: Duration = Duration::from_mins(1);
 
-/// Two pods, one may go, and `a` has been told to.
-fn granted() -> Lone {
+/// Two pods, and one may go.
+fn ready() -> Lone {
     let mut lone = Lone::new();
     lone.pod(pod("a"));
     lone.pod(pod("b"));
     lone.budget(min_available("pdb", Count(1)));
+    lone
+}
+
+/// Two pods, one may go, and `a` has been told to.
+fn granted() -> Lone {
+    let mut lone = ready();
     assert!(lone.evict("a").is_allow());
     lone.settle();
     lone.verify("pdb", (0, 1, 1, 2));
@@ -52,18 +59,30 @@ fn a_mark_is_not_an_end() {
     lone.verify("pdb", (0, 1, 1, 2));
 }
 
-/// Somebody else deleted the pod: the eviction may still hit the new one of that name.
+/// Somebody else deleted the pod. The eviction is pinned to it, and cannot hit the next pod of the name.
+#[test]
+fn ends_with_its_pod() {
+    let mut lone = granted();
+    lone.delete_pod("a");
+    lone.pod(Pod { uid: "uid-a2".to_owned(), ..pod("a") });
+    lone.verify("pdb", (1, 2, 1, 2));
+    assert!(lone.evict("b").is_allow());
+}
+
+/// In native mode the eviction may still hit the new one of that name.
 #[test]
 fn passes_to_the_successor_without_evidence() {
-    let mut lone = granted();
+    let mut lone = ready();
+    assert!(lone.evict_with("a", |eviction| eviction.by_name = true).is_allow());
+    lone.settle();
     lone.delete_pod("a");
     lone.pod(Pod { uid: "uid-a2".to_owned(), ..pod("a") });
     lone.verify("pdb", (0, 1, 1, 2));
     assert!(!lone.evict("b").is_allow());
-    // Two minutes after the grant, and not before, the successor stands on its own.
-    lone.advance(MINUTE);
+    // When the API server's handler has ended, and not before, the successor stands on its own.
+    lone.advance(Duration::from_secs(45));
     lone.verify("pdb", (0, 1, 1, 2));
-    lone.advance(MINUTE + Duration::from_secs(10));
+    lone.advance(Duration::from_secs(20));
     lone.verify("pdb", (1, 2, 1, 2));
     assert!(lone.status("pdb").grants.is_empty());
 }
@@ -75,6 +94,7 @@ fn ends_by_the_last_state_of_a_deleted_pod() {
     let mut last = lone.pods.remove("a").expect("a");
     mark(&mut last);
     last.terminating = true;
+    last.version = lone.next_version();
     lone.feed(Input::Pod(Change::Deleted(last)));
     lone.pod(Pod { uid: "uid-a2".to_owned(), ..pod("a") });
     lone.verify("pdb", (1, 2, 1, 2));
@@ -109,17 +129,24 @@ fn does_not_expire_while_the_live_pod_terminates() {
     assert_eq!(lone.events_of("NotDeleted").len(), 0);
 }
 
-/// A repeated request renews the grant and costs nothing more.
+/// A repeated request renews the grant, costs nothing more, and does not extend the grant.
 #[test]
 fn a_repeated_request_is_the_same_grant() {
     let mut lone = granted();
-    lone.advance(MINUTE);
+    lone.advance(Duration::from_secs(40));
     assert!(lone.evict("a").is_allow());
     lone.settle();
     assert_eq!(lone.status("pdb").grants.len(), 1);
     lone.verify("pdb", (0, 1, 1, 2));
-    lone.advance(MINUTE + Duration::from_secs(30));
+    // An eviction that a later renewal allows could reach the API server after the grant has expired.
+    lone.advance(Duration::from_secs(10));
+    let Verdict::Deny(denial) = lone.evict("a") else { panic!("renewed") };
+    assert_eq!(denial.reason, DenyReason::NotDeleted);
+    assert_eq!(lone.events_of("NotDeleted").len(), 1);
+    lone.advance(MINUTE);
     lone.verify("pdb", (0, 1, 1, 2));
+    lone.advance(Duration::from_secs(15));
+    lone.verify("pdb", (1, 2, 1, 2));
 }
 
 /// `TestUpdateDisruptedPods`, as far as the ruling agrees with it: entries of somebody else hold for two

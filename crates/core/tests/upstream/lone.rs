@@ -4,18 +4,21 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use holdfast_core::io::{Change, Event, PodReadOutcome, Regarding, ScaleOutcome, WriteOutcome};
+use holdfast_core::io::{
+    Change, Event, PodReadOutcome, Regarding, ScaleOutcome, SnapshotOutcome, WriteOutcome,
+};
 use holdfast_core::model::{
     Budget, BudgetKey, BudgetSpec, BudgetStatus, Condition, ControllerRef, GroupKind,
-    LabelSelector, ObjectKey, Operation, Owner, Phase, Pod, ResourceVersion, Scope, Threshold,
-    Timestamp, UnhealthyPolicy,
+    LabelSelector, ObjectKey, Operation, Owner, OwnerPods, Phase, Pod, ResourceVersion, Scope,
+    Threshold, Timestamp, UnhealthyPolicy,
 };
 use holdfast_core::verdict::Verdict;
-use holdfast_core::{Command, Config, Engine, Eviction, Input};
+use holdfast_core::{Command, Config, Engine, Eviction, Input, Kind};
 
 pub const NAMESPACE: &str = "default";
 pub const START: Timestamp = Timestamp::from_secs(1_800_000_000);
 
+#[allow(clippy::struct_excessive_bools, reason = "switches of a test, each of its own")]
 #[derive(Debug)]
 pub struct Lone {
     pub engine: Engine,
@@ -35,6 +38,8 @@ pub struct Lone {
     pub is_watch_first: bool,
     /// Status writes wait for [`Lone::write_all`].
     pub are_writes_held: bool,
+    /// Reads of budgets are not answered.
+    pub are_reads_silent: bool,
     pub writes: usize,
     held: Vec<Command>,
     asked: usize,
@@ -63,6 +68,7 @@ impl Lone {
             foreign: None,
             is_watch_first: false,
             are_writes_held: false,
+            are_reads_silent: false,
             writes: 0,
             held: Vec::new(),
             asked: 0,
@@ -74,7 +80,7 @@ impl Lone {
             lone.feed(Input::ListBegan(kind.clone()));
             lone.feed(Input::ListEnded(kind, 100.into()));
         }
-        assert_eq!(lone.engine.unsynced(), Vec::<&holdfast_core::Kind>::new());
+        assert_eq!(lone.engine.unsynced(), Vec::<&Kind>::new());
         lone
     }
 
@@ -121,6 +127,7 @@ impl Lone {
                 let answer = Input::StatusWritten { budget, uid, outcome };
                 if self.is_watch_first { vec![seen, answer] } else { vec![answer, seen] }
             }
+            Command::ReadBudget { .. } if self.are_reads_silent => vec![],
             Command::ReadBudget { budget, uid } => {
                 let outcome = match self.budgets.get(&budget.object.name) {
                     Some(object) => WriteOutcome::Current(Box::new(object.clone())),
@@ -141,7 +148,21 @@ impl Lone {
                     self.scales.get(&owner.name).cloned().unwrap_or(ScaleOutcome::NotFound);
                 vec![Input::ScaleRead { namespace, owner, outcome }]
             }
-            Command::ListNamespace { .. } => panic!("one instance is never behind itself"),
+            Command::ListNamespace { kind, namespace } => {
+                let objects = match kind {
+                    Kind::Pod => {
+                        let pods = self.pods.values().filter(|p| p.key.namespace == namespace);
+                        pods.map(|p| Input::Pod(Change::Applied(p.clone()))).collect()
+                    }
+                    Kind::Budget | Kind::UnavailableBudget => {
+                        let listed = self.budgets.values().filter(|b| b.key.kind.watched() == kind);
+                        listed.map(|b| Input::Budget(Change::Applied(b.clone()))).collect()
+                    }
+                    _ => panic!("a lone instance lists pods and budgets only, not {kind}"),
+                };
+                let outcome = SnapshotOutcome::Listed { version: self.version.into(), objects };
+                vec![Input::Snapshot { kind, namespace, outcome }]
+            }
             Command::ClearDisruptionTarget { pod, .. } => {
                 self.cleared.push(pod.name);
                 vec![]
@@ -161,7 +182,7 @@ impl Lone {
         }
     }
 
-    fn next_version(&mut self) -> ResourceVersion {
+    pub fn next_version(&mut self) -> ResourceVersion {
         self.version += 1;
         ResourceVersion::from(self.version)
     }
@@ -388,6 +409,7 @@ pub fn owner(group: &str, kind: &str, name: &str, replicas: i64) -> Owner {
         replicas: Some(replicas),
         group_size: None,
         lws_keeps_group: false,
+        pods: OwnerPods::default(),
     }
 }
 

@@ -7,3 +7,4 @@ mod grants;
 pub mod lone;
 mod stale;
 mod stats;
+mod unreadable;

@@ -18,6 +18,7 @@ use crate::connect::connect;
 use crate::error::Error;
 use crate::metrics::Metrics;
 use crate::watch::Backoff;
+use list::Lister;
 use scale::ScaleReader;
 use status::StatusWriter;
 
@@ -31,13 +32,15 @@ pub struct Caller {
     clock: Clock,
     statuses: StatusWriter,
     scales: ScaleReader,
+    lister: Lister,
 }
 
 impl Caller {
     pub fn new(client: ApiClient, clock: Clock, metrics: Metrics) -> Self {
         let scales = ScaleReader::new(client.clone());
         let statuses = StatusWriter::new(client.clone(), metrics);
-        Self { client, clock, statuses, scales }
+        let lister = Lister::new(client.clone());
+        Self { client, clock, statuses, scales, lister }
     }
 
     /// One that stands alone, for whoever wants to see what the API server answers.
@@ -50,16 +53,14 @@ impl Caller {
     /// The answer that the engine waits for; None where it waits for none, and for commands that are
     /// no calls.
     pub async fn call(self, command: Command) -> Option<Input> {
-        let Self { client, clock, statuses, scales } = self;
+        let Self { client, clock, statuses, scales, lister } = self;
         Some(match command {
             Command::WriteStatus { budget, uid, version, status } => {
                 statuses.write(budget, uid, version, status).await
             }
             Command::ReadBudget { budget, uid } => status::read(client, budget, uid).await,
             Command::ReadPod { token, pod } => pod::read(client, token, pod).await,
-            Command::ListNamespace { kind, namespace } => {
-                list::namespace(client, kind, namespace).await
-            }
+            Command::ListNamespace { kind, namespace } => lister.list(kind, namespace).await,
             Command::ReadScale { namespace, owner } => scales.read(namespace, owner).await,
             Command::ClearDisruptionTarget { pod, uid } => {
                 pod::clear_disruption_target(client, clock.now(), pod, uid).await;

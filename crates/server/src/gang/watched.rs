@@ -68,7 +68,7 @@ impl Watched for Watch {
         None
     }
 
-    fn unreadable(&self, _: ObjectKey, _: String) -> Option<Seen> {
+    fn unreadable(&self, _: &[u8], _: ObjectKey, _: String) -> Option<Seen> {
         None
     }
 }

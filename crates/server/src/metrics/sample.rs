@@ -24,6 +24,7 @@ pub fn page() -> String {
     metrics.status_written("current", Duration::from_millis(3));
     metrics.undecodable_object("pods");
     metrics.watch_restarted("pods");
+    metrics.etcd_restored("pods");
     metrics.listen("pods").now();
     metrics.committing(3);
     metrics.committing(0);
@@ -37,6 +38,7 @@ pub fn page() -> String {
     stats.budgets.impossible = 3;
     stats.counters.workload_reconciliations = 7;
     stats.counters.misconfigured = 4;
+    stats.unreadable_pods = 6;
     stats.counters.queue_adds = 9;
     metrics.publish(&stats);
     metrics.publish(&stats);

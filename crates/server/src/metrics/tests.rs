@@ -27,6 +27,8 @@ fn the_page_names_every_metric() {
         "holdfast_placements_total{outcome=\"into\"} 1",
         "holdfast_gang_actions_total{action=\"lift\",outcome=\"done\"} 1",
         "holdfast_grants_in_flight 5",
+        "holdfast_unreadable_pods 6",
+        "holdfast_budgets{state=\"unreadable\"} 0",
         "disruption_controller_pdbs_using_pod_grouping 2",
         "disruption_controller_reconciliations_total{mode=\"workload\"} 7",
         "disruption_controller_reconciliations_total{mode=\"pod\"} 0",

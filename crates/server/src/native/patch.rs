@@ -85,7 +85,8 @@ async fn apply_status(native: &Native, call: &Call) -> Relayed {
             let tried = read(response).await.map_err(unreachable)?;
             let tried: Value = tried.json().map_err(|e| status::unavailable(&e.to_string()))?;
             if LEDGER.iter().any(|field| tried["status"][field] != current["status"][field]) {
-                let message = "status.grants and status.watermarks are written by Holdfast alone";
+                let message = "status.grants, status.watermarks and status.pendingReplacements are \
+                               written by Holdfast alone";
                 return Ok(status::failure(StatusCode::FORBIDDEN, "Forbidden", message));
             }
             response = send(native, request(&call.query)).await?;

@@ -31,7 +31,7 @@ const NEWER_COUNTS: [&str; 4] = [
 ];
 
 /// What the ledger rests on. Nobody writes it through `policy/v1`.
-pub const LEDGER: [&str; 2] = ["grants", "watermarks"];
+pub const LEDGER: [&str; 3] = ["grants", "watermarks", "pendingReplacements"];
 
 pub async fn relay(native: &Native, call: Call) -> Response {
     let result = match (&call.method, call.target.name.is_some()) {

@@ -22,7 +22,12 @@ impl Backoff {
     }
 
     pub async fn pause(&mut self) {
-        tokio::time::sleep(self.step(random_fraction())).await;
+        tokio::time::sleep(self.next_pause()).await;
+    }
+
+    /// How long to wait before the next try.
+    pub fn next_pause(&mut self) -> Duration {
+        self.step(random_fraction())
     }
 
     /// Between half and all of the current step.

@@ -1,6 +1,7 @@
 //! What budgets are decided by, for the engine.
 
 use holdfast_api::decode::{DecodeError, Decoded, decode};
+use holdfast_api::salvage::salvage;
 use holdfast_core::model::{ObjectKey, ResourceVersion};
 use holdfast_core::{Input, Kind};
 
@@ -45,8 +46,13 @@ impl Watched for Kind {
         Some(Input::Lost(self.clone()))
     }
 
-    fn unreadable(&self, key: ObjectKey, why: String) -> Option<Input> {
-        Some(Input::Unreadable { kind: self.clone(), key, why })
+    fn restored(&self) -> Option<Input> {
+        Some(Input::Restored(self.clone()))
+    }
+
+    fn unreadable(&self, json: &[u8], key: ObjectKey, why: String) -> Option<Input> {
+        let salvaged = salvage(self, json).map(Box::new);
+        Some(Input::Unreadable { kind: self.clone(), key, why, salvaged })
     }
 }
 

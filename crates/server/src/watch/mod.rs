@@ -8,10 +8,21 @@
 //!          v                                                               |
 //!   WATCH from there <--connection lost: resume from the last version--> changes
 //! ```
+//!
+//! A kind without an open watch for 10 seconds is lost: the engine denies until the next complete list. The time counts
+//! from the moment at which the watch ended, whatever is tried meanwhile.
+//!
+//! etcd may be restored from a backup. A watch from a version that etcd has forgotten delivers nothing and reports no
+//! error, so the version of a list is compared with the watch's before the watch is opened again.
 
 mod backoff;
 mod budgets;
+mod cut_off;
+mod page;
 mod source;
+#[cfg(test)]
+mod tests;
+mod waits;
 pub mod wire;
 
 use std::collections::HashMap;
@@ -26,16 +37,15 @@ use serde_json::value::RawValue;
 use tokio::sync::mpsc;
 use tokio::time::{Instant, sleep};
 
-use crate::api_client::{Answer, ApiClient, NoAnswer, describe};
+use crate::api_client::{ApiClient, NoAnswer, describe};
 use crate::discovery::Resource;
 use crate::metrics::{Heard, Metrics};
 pub use backoff::Backoff;
+use cut_off::CutOff;
+pub use page::{items, page, page_path};
 pub use source::Source;
 pub use wire::Page;
 use wire::{ErrorStatus, Event, EventKind, Unread, object_of_change};
-
-/// Large enough to need few requests, small enough to hold one page in memory as text.
-const PAGE_SIZE: u32 = 500;
 
 /// How often to ask for a kind that is not served. One that is needed is asked for more often, because
 /// until it is there every eviction is denied.
@@ -44,9 +54,6 @@ const RECHECK_NEEDED: Duration = Duration::from_secs(1);
 
 /// The API server sends a bookmark every minute, so a longer silence is a dead connection.
 const SILENCE: Duration = Duration::from_secs(150);
-
-/// A cache that has been cut off for so long is too old to decide by.
-const CUT_OFF_MAX: Duration = Duration::from_secs(10);
 
 /// The API server ends a watch after this time. Watches then reopen from where they were.
 const WATCH_SECONDS: u32 = 290;
@@ -88,8 +95,14 @@ pub trait Watched: Send + Sync + 'static {
     /// The cache is too old to decide by. None: it is decided by all the same.
     fn lost(&self) -> Option<Self::Told>;
 
+    /// etcd was restored to an older state; the objects of the list that is under way follow. None: the list alone
+    /// replaces what was known.
+    fn restored(&self) -> Option<Self::Told> {
+        None
+    }
+
     /// None: what was known of it holds until the next list.
-    fn unreadable(&self, key: ObjectKey, why: String) -> Option<Self::Told>;
+    fn unreadable(&self, json: &[u8], key: ObjectKey, why: String) -> Option<Self::Told>;
 }
 
 pub struct Watcher<W: Watched> {
@@ -105,37 +118,9 @@ pub struct Watcher<W: Watched> {
     backoff: Backoff,
     /// The trouble was reported, and its end was not yet.
     troubled: bool,
-    /// Since when no watch could be opened.
-    cut_off: Option<Instant>,
-}
-
-/// One page of a list: the first, or the one that the page before names.
-pub async fn page(client: &ApiClient, path: &str, from: &str) -> Result<Answer, String> {
-    // No resourceVersion: a consistent read. "0" would be any state, however old.
-    let path = format!("{path}?limit={PAGE_SIZE}&continue={from}");
-    match client.list(&path).await {
-        Ok(answer) if answer.code == StatusCode::OK => Ok(answer),
-        Ok(answer) => Err(answer.message()),
-        Err(NoAnswer(reason)) => Err(reason),
-    }
-}
-
-/// Takes every item of a list, page by page. The version of the list.
-pub async fn items(
-    client: &ApiClient,
-    path: &str,
-    mut take: impl FnMut(&RawValue) -> Result<(), String>,
-) -> Result<String, String> {
-    let mut from = String::new();
-    loop {
-        let answer = page(client, path, &from).await?;
-        let page = Page::of(&answer)?;
-        page.items.unwrap_or_default().into_iter().try_for_each(&mut take)?;
-        if page.metadata.r#continue.is_empty() {
-            return Ok(page.metadata.resource_version);
-        }
-        from = page.metadata.r#continue;
-    }
+    cut_off: CutOff,
+    /// The newest version that was told of. The watch goes on from there.
+    seen: ResourceVersion,
 }
 
 /// The runtime is gone: the process is stopping.
@@ -172,7 +157,8 @@ impl<W: Watched> Watcher<W> {
             undecodable: HashMap::new(),
             backoff: Backoff::new(),
             troubled: false,
-            cut_off: None,
+            cut_off: CutOff::default(),
+            seen: ResourceVersion::default(),
         }
     }
 
@@ -183,17 +169,19 @@ impl<W: Watched> Watcher<W> {
             let reason = match self.list(&resource).await {
                 Err(Stopped) => return,
                 Ok(Err(reason)) => reason,
-                Ok(Ok(version)) => {
+                Ok(Ok(())) => {
                     self.backoff.reset();
                     self.heard.now();
-                    match self.follow(&resource, version).await {
+                    match self.follow(&resource).await {
                         Err(Stopped) => return,
                         Ok(reason) => reason,
                     }
                 }
             };
             self.metrics.watch_restarted(&self.label);
-            self.trouble("listing again", &reason).await;
+            if self.trouble("listing again", &reason).await.is_err() {
+                return;
+            }
         }
     }
 
@@ -201,7 +189,8 @@ impl<W: Watched> Watcher<W> {
     async fn find(&mut self) -> Result<Resource, Stopped> {
         let mut told = false;
         loop {
-            match self.source.find(&self.client).await {
+            let (source, client) = (self.source.clone(), self.client.clone());
+            match self.unless_lost(source.find(&client)).await? {
                 Ok(Some(resource)) => {
                     tracing::debug!(kind = %self.label, path = %resource.path(), "found");
                     return Ok(resource);
@@ -216,26 +205,25 @@ impl<W: Watched> Watcher<W> {
                             tracing::info!(kind = %self.label, "not served");
                         }
                         self.tell(self.watched.not_served()).await?;
+                        self.cut_off.end();
                     }
                     self.backoff.reset();
                     self.wait(if needed { RECHECK_NEEDED } else { RECHECK }).await?;
                 }
                 Err(NoAnswer(reason)) => {
-                    self.trouble("discovery failed", &reason).await;
+                    self.trouble("discovery failed", &reason).await?;
                 }
             }
         }
     }
 
-    /// The version to watch from, or why the list could not be completed.
-    async fn list(
-        &mut self,
-        resource: &Resource,
-    ) -> Result<Result<ResourceVersion, String>, Stopped> {
+    /// Lists everything, or says why the list could not be completed.
+    async fn list(&mut self, resource: &Resource) -> Result<Result<(), String>, Stopped> {
         self.tell(self.watched.list_began()).await?;
+        let (client, path) = (self.client.clone(), resource.path());
         let mut token = String::new();
         loop {
-            let answer = match page(&self.client, &resource.path(), &token).await {
+            let answer = match self.unless_lost(page(&client, &path, &token)).await? {
                 Ok(answer) => answer,
                 Err(reason) => return Ok(Err(reason)),
             };
@@ -243,6 +231,11 @@ impl<W: Watched> Watcher<W> {
                 Ok(page) => page,
                 Err(reason) => return Ok(Err(reason)),
             };
+            let version = ResourceVersion::from(page.metadata.resource_version.as_str());
+            // Nothing else tells of this kind while it is listed, so `seen` is from before the list was sent.
+            if version.is_older_than(&self.seen) {
+                self.rebuild(&version).await?;
+            }
             for item in page.items.unwrap_or_default() {
                 let told = match self.read(resource, item, false) {
                     Ok((_, told)) => Some(told),
@@ -251,56 +244,92 @@ impl<W: Watched> Watcher<W> {
                 self.tell_of(told).await?;
             }
             if page.metadata.r#continue.is_empty() {
-                let version = ResourceVersion::from(page.metadata.resource_version.as_str());
                 self.tell(self.watched.list_ended(version.clone())).await?;
                 tracing::debug!(kind = %self.label, %version, "listed");
-                return Ok(Ok(version));
+                self.seen = version;
+                self.cut_off.listed();
+                return Ok(Ok(()));
             }
             token = page.metadata.r#continue;
         }
     }
 
+    /// etcd was restored to a state from before the one that was told of.
+    async fn rebuild(&mut self, version: &ResourceVersion) -> Result<(), Stopped> {
+        tracing::error!(
+            kind = %self.label, seen = %self.seen, listed = %version,
+            "etcd was restored from a backup: the list is older than what was seen before; reading everything again"
+        );
+        self.metrics.etcd_restored(&self.label);
+        self.seen = version.clone();
+        self.tell_of(self.watched.restored()).await
+    }
+
     /// Watches until a new list is needed, and says why.
-    async fn follow(
-        &mut self,
-        resource: &Resource,
-        mut version: ResourceVersion,
-    ) -> Result<String, Stopped> {
+    async fn follow(&mut self, resource: &Resource) -> Result<String, Stopped> {
+        let mut resumes = false;
         loop {
             let opened = Instant::now();
-            match self.watch(resource, &mut version).await? {
+            let ended = self.watch(resource, resumes).await?;
+            resumes = true;
+            self.cut_off.begin();
+            match ended {
                 // A server that ends every watch at once must not be asked in a tight loop.
-                Ended::Resume if opened.elapsed() < Duration::from_secs(1) => {
-                    self.backoff.pause().await;
-                }
+                Ended::Resume if opened.elapsed() < Duration::from_secs(1) => self.pause().await?,
                 Ended::Resume => {}
                 Ended::Broken(reason) => {
                     self.metrics.watch_restarted(&self.label);
-                    let since = *self.cut_off.get_or_insert_with(Instant::now);
-                    if since.elapsed() > CUT_OFF_MAX {
-                        tracing::error!(kind = %self.label, reason, "cut off until it can be listed");
-                        self.tell_of(self.watched.lost()).await?;
-                        return Ok(reason);
-                    }
-                    self.trouble("watch broke off", &reason).await;
+                    self.trouble("watch broke off", &reason).await?;
                 }
                 Ended::Relist(reason) => return Ok(reason),
+            }
+            if self.cut_off.is_lost() {
+                return Ok("no watch could be opened in time".to_owned());
             }
         }
     }
 
-    async fn watch(
-        &mut self,
-        resource: &Resource,
-        version: &mut ResourceVersion,
-    ) -> Result<Ended, Stopped> {
+    /// Whether the API server's state is older than the version that the watch goes on from.
+    async fn is_restored(&mut self, resource: &Resource) -> Result<Result<bool, Ended>, Stopped> {
+        let (client, path) = (self.client.clone(), format!("{}?limit=1", resource.path()));
+        let answer = match self.unless_lost(client.list(&path)).await? {
+            Ok(answer) => answer,
+            Err(NoAnswer(reason)) => return Ok(Err(Ended::Broken(reason))),
+        };
+        Ok(match answer.code {
+            StatusCode::OK => match Page::of(&answer) {
+                Ok(page) => {
+                    let version = ResourceVersion::from(page.metadata.resource_version.as_str());
+                    Ok(version.is_older_than(&self.seen))
+                }
+                Err(reason) => Err(Ended::Broken(reason)),
+            },
+            StatusCode::NOT_FOUND => Err(Ended::Relist(answer.message())),
+            _ => Err(Ended::Broken(answer.message())),
+        })
+    }
+
+    async fn watch(&mut self, resource: &Resource, resumes: bool) -> Result<Ended, Stopped> {
+        if resumes {
+            match self.is_restored(resource).await? {
+                Ok(false) => {}
+                Ok(true) => return Ok(Ended::Relist("etcd was restored".to_owned())),
+                Err(ended) => return Ok(ended),
+            }
+        }
         let path = format!(
-            "{}?watch=1&allowWatchBookmarks=true&timeoutSeconds={WATCH_SECONDS}&resourceVersion={version}",
-            resource.path()
+            "{}?watch=1&allowWatchBookmarks=true&timeoutSeconds={WATCH_SECONDS}&resourceVersion={}",
+            resource.path(),
+            self.seen
         );
-        let mut lines = match self.client.stream(&path).await {
+        let client = self.client.clone();
+        let mut lines = match self.unless_lost(client.stream(&path)).await? {
+            // The engine waits for a complete list by now.
+            Ok(Ok(_)) if self.cut_off.is_lost() => {
+                return Ok(Ended::Relist("the watch was opened too late".to_owned()));
+            }
             Ok(Ok(lines)) => {
-                self.cut_off = None;
+                self.cut_off.end();
                 if std::mem::take(&mut self.troubled) {
                     tracing::info!(kind = %self.label, "watching again");
                 }
@@ -340,7 +369,7 @@ impl<W: Watched> Watcher<W> {
                     continue;
                 }
             }
-            if let Some(ended) = self.event(resource, &line, version).await? {
+            if let Some(ended) = self.event(resource, &line).await? {
                 return Ok(ended);
             }
             line.clear();
@@ -348,17 +377,12 @@ impl<W: Watched> Watcher<W> {
         }
     }
 
-    async fn event(
-        &mut self,
-        resource: &Resource,
-        line: &[u8],
-        version: &mut ResourceVersion,
-    ) -> Result<Option<Ended>, Stopped> {
+    async fn event(&mut self, resource: &Resource, line: &[u8]) -> Result<Option<Ended>, Stopped> {
         // Nearly all of them.
         if let Some((kind, object)) = object_of_change(line)
             && let Ok(change) = self.watched.read(resource, object, kind == EventKind::Deleted)
         {
-            self.changed(change, version).await?;
+            self.changed(change).await?;
             return Ok(None);
         }
         let event: Event<'_> = match serde_json::from_slice(line) {
@@ -376,13 +400,13 @@ impl<W: Watched> Watcher<W> {
             }
             EventKind::Bookmark => {
                 if let Ok(bookmark) = serde_json::from_str::<Unread>(event.object.get()) {
-                    advance(version, bookmark.metadata.resource_version.as_str().into());
+                    self.advance(bookmark.metadata.resource_version.as_str().into());
                 }
             }
             EventKind::Added | EventKind::Modified | EventKind::Deleted => {
                 let deleted = event.kind == EventKind::Deleted;
                 match self.read(resource, event.object, deleted) {
-                    Ok(change) => self.changed(change, version).await?,
+                    Ok(change) => self.changed(change).await?,
                     // It may be known from a state that could be read; the list will not hold it.
                     Err(_) if deleted => {
                         return Ok(Some(Ended::Relist("an unreadable object is gone".to_owned())));
@@ -394,13 +418,15 @@ impl<W: Watched> Watcher<W> {
         Ok(None)
     }
 
-    async fn changed(
-        &self,
-        (to, told): (ResourceVersion, W::Told),
-        version: &mut ResourceVersion,
-    ) -> Result<(), Stopped> {
-        advance(version, to);
+    async fn changed(&mut self, (to, told): (ResourceVersion, W::Told)) -> Result<(), Stopped> {
+        self.advance(to);
         self.tell(told).await
+    }
+
+    fn advance(&mut self, to: ResourceVersion) {
+        if self.seen.is_older_than(&to) {
+            self.seen = to;
+        }
     }
 
     /// What cannot be read is reported once per version, because a relist shows it again.
@@ -427,41 +453,6 @@ impl<W: Watched> Watcher<W> {
             self.undecodable.insert(uid, version);
         }
         let key = ObjectKey::new(metadata.namespace, metadata.name);
-        Err(self.watched.unreadable(key, error.to_string()))
-    }
-
-    /// Says what is wrong, the first time aloud, and waits.
-    async fn trouble(&mut self, what: &'static str, reason: &str) {
-        if self.troubled {
-            tracing::debug!(kind = %self.label, reason, "{what}");
-        } else {
-            tracing::warn!(kind = %self.label, reason, "{what}");
-        }
-        self.troubled = true;
-        self.backoff.pause().await;
-    }
-
-    async fn tell(&self, told: W::Told) -> Result<(), Stopped> {
-        self.feed.send(told).await.map_err(|_| Stopped)
-    }
-
-    async fn tell_of(&self, told: Option<W::Told>) -> Result<(), Stopped> {
-        match told {
-            Some(told) => self.tell(told).await,
-            None => Ok(()),
-        }
-    }
-
-    async fn wait(&self, time: Duration) -> Result<(), Stopped> {
-        tokio::select! {
-            () = self.feed.closed() => Err(Stopped),
-            () = tokio::time::sleep(time) => Ok(()),
-        }
-    }
-}
-
-fn advance(version: &mut ResourceVersion, to: ResourceVersion) {
-    if !to.is_empty() {
-        *version = to;
+        Err(self.watched.unreadable(object.get().as_bytes(), key, error.to_string()))
     }
 }

@@ -31,7 +31,7 @@ impl Run {
             let config = self.config_of(index);
             let mut instance = self.world.instance(index);
             instance.hold_watch();
-            instance.hold_calls();
+            instance.hold_calls_and_lists();
             instance.own().config = config.clone();
             instance.revive();
             instance.sync();

@@ -2,6 +2,9 @@
 //! as it can be told.
 
 mod found;
+mod fresh;
+mod hostile;
+mod hostile_owners;
 mod known;
 
 use std::time::Duration;
@@ -27,6 +30,18 @@ fn cluster(instances: usize) -> World {
     }
     world.advance(Duration::from_secs(2));
     world
+}
+
+/// Lets the pod watch pass the version of everything that happened so far.
+fn show_pods(world: &mut World) {
+    world.edit_pod("c-1", |pod| pod.generation += 1);
+}
+
+/// As in native mode: the API server deletes whatever pod has the name. The eviction is not executed yet.
+fn evict_by_name(world: &mut World, pod: &str) -> Verdict {
+    let mut eviction = world.eviction(pod);
+    eviction.by_name = true;
+    world.decide(eviction)
 }
 
 fn grants<'a>(world: &'a World, budget: &str) -> &'a [Grant] {

@@ -7,11 +7,16 @@ use holdfast_core::invariant::Invariant;
 use holdfast_core::model::{Grant, ObjectKey, Operation};
 
 use crate::chaos::clients::Asked;
+use crate::chaos::params::Profile;
 use crate::chaos::run::Run;
 use crate::world::Written;
 
 /// Two minutes on the fastest clock, from the decision, which may be 9 s before the answer.
 const EXPIRES: Duration = Duration::from_millis((120_000 - 9_000) * 1000 / 1300);
+
+/// An eviction by name whose own pod is gone takes no successor later than this: 60 s on the fastest clock, from the
+/// decision. The API server executes nothing that late (`EXECUTED_WITHIN`).
+const HANDLER_RUNS: Duration = Duration::from_millis((60_000 - 9_000) * 1000 / 1300);
 
 pub fn after_write(run: &mut Run, written: &Written) {
     let Written { before, after, by, .. } = written;
@@ -48,10 +53,14 @@ fn may_end(run: &Run, written: &Written, grant: &Grant) -> bool {
     let standing = run.history.standing.get(&key).into_iter().flatten();
     let name = ObjectKey::new(written.after.key.object.namespace.clone(), grant.pod.clone());
     let pod = run.world.pod(&name);
+    let native = run.params.profile == Profile::Native;
+    let is_gone = |uid: &str| pod.is_none_or(|pod| pod.uid != uid);
     // What is about one pod alone ends with it, and a change of it when that is in effect.
     let has_ended = |asked: &Asked, uid: &str| match pod.filter(|pod| pod.uid == uid) {
-        _ if asked.operation == Operation::Evict => false,
+        // The webhook pins an eviction to its pod. In native mode an eviction takes the next pod of the name.
+        _ if asked.operation == Operation::Evict && native => false,
         None => true,
+        Some(_) if asked.operation == Operation::Evict => false,
         Some(pod) => {
             let stored = asked.generation > 0 && pod.generation >= asked.generation;
             // When it was applied, it was ready too.
@@ -67,7 +76,8 @@ fn may_end(run: &Run, written: &Written, grant: &Grant) -> bool {
         let mut taken = run.taken.iter().filter(|(_, t)| t.generation.is_none());
         taken.any(|(taken, t)| t.pod == grant.pod && next(taken))
     };
-    granted.all(|(at, uid)| is_taken(uid) || *at + EXPIRES <= run.world.now())
+    let lives = |uid: &str| if is_gone(uid) { HANDLER_RUNS } else { EXPIRES };
+    granted.all(|(at, uid)| is_taken(uid) || *at + lives(uid) <= run.world.now())
 }
 
 /// The world names a pod after the version that it was created at.

@@ -1,0 +1,222 @@
+//! Owners that a budget expects replicas of although none of their pods is there (semantics 4).
+//!
+//! ```text
+//! owner --pod templates + labels that its controller adds--> matches the budget's selector
+//!   \--> the source that its pods would have --> counted, unless a pod of the owner has brought it in
+//! ```
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use litemap::LiteMap;
+
+use super::budgets::BudgetEntry;
+use super::units::{LWS, source};
+use super::{BudgetId, Namespace};
+use crate::model::{ControllerRef, GroupKind, Owner, PendingReplacement, PodTemplate, Scope};
+use crate::replica::{Member, ReplicaKey, Source};
+
+/// Kind and name of an owner, with the source that most of its pods lead to.
+pub(super) type ExpectedOwners = BTreeMap<(GroupKind, String), Source>;
+
+impl Namespace {
+    /// The budget's spec is new.
+    pub(super) fn expect_owners(&mut self, id: &BudgetId) {
+        let Some(budget) = self.budgets.get(id) else { return };
+        let owners = self.find_owners(budget);
+        if let Some(budget) = self.budgets.get_mut(id) {
+            budget.owners = owners;
+        }
+    }
+
+    /// Looks at every owner.
+    pub(super) fn find_owners(&self, budget: &BudgetEntry) -> ExpectedOwners {
+        let kinds = self.objects.owners.iter().filter(|(kind, _)| kind_source(kind, "").is_some());
+        let owners = kinds.flat_map(|(_, of_kind)| of_kind.values());
+        let expected = owners.filter(|owner| is_expected(budget, owner));
+        expected.filter_map(entry).collect()
+    }
+
+    /// The owner has come, changed or gone.
+    pub(super) fn owner_changed(&mut self, kind: &GroupKind, name: &str) {
+        if kind_source(kind, "").is_none() {
+            return;
+        }
+        let owner = self.objects.owner(&kind.group, &kind.kind, name);
+        for budget in self.budgets.values_mut() {
+            let expected = owner.filter(|owner| is_expected(budget, owner)).and_then(entry);
+            match expected {
+                Some((key, source)) => budget.owners.insert(key, source),
+                None => budget.owners.remove(&(kind.clone(), name.to_owned())),
+            };
+        }
+    }
+
+    /// Sources that count although no unfinished pod has brought them in.
+    pub(super) fn absent_sources(&self, budget: &BudgetEntry) -> BTreeSet<Source> {
+        let mut absent = BTreeSet::new();
+        for ((kind, name), own) in &budget.owners {
+            if has_source(&budget.tally.sources, own) {
+                continue;
+            }
+            if let Some(owner) = self.objects.owner(&kind.group, &kind.kind, name) {
+                absent.extend(self.template_sources(budget, owner));
+            }
+        }
+        for pending in budget.replacements().filter(|pending| selects(budget, pending)) {
+            let sources = pending.sources.iter().filter_map(|text| Source::decode(text));
+            absent.extend(sources.filter(|source| self.is_standing(budget, source)));
+        }
+        absent.retain(|source| !has_source(&budget.tally.sources, source));
+        absent
+    }
+
+    /// Whether the budget counts this source by a pod template, pods or no pods.
+    pub(super) fn has_template(&self, budget: &BudgetEntry, source: &Source) -> bool {
+        let owner = source.owner().and_then(|(group, kind, name)| {
+            budget
+                .owners
+                .contains_key(&(GroupKind::new(group, kind), name.to_owned()))
+                .then(|| self.objects.owner(group, kind, name))?
+        });
+        owner.is_some_and(|owner| self.template_sources(budget, owner).contains(source))
+    }
+
+    /// Whether a remembered source still says that there should be replicas.
+    pub(super) fn is_standing(&self, budget: &BudgetEntry, source: &Source) -> bool {
+        match source {
+            Source::Entry { api, workload, entry } => {
+                let entry = self.objects.workload_entry(*api, workload, entry);
+                entry.is_some_and(|entry| entry.replicas.is_some_and(|replicas| replicas > 0))
+            }
+            Source::Groups(count) => self.objects.group_counts.contains_key(count),
+            Source::Unknown => false,
+            _ => source.owner().is_some_and(|(group, kind, name)| {
+                let owner = self.objects.owner(group, kind, name).filter(|o| is_active(o));
+                // Templates that have ceased to match say that the pods will not come back.
+                owner.is_some_and(|o| o.pods.templates.is_empty() || has_match(budget, o))
+            }),
+        }
+    }
+
+    /// The sources that pods of the owner's templates would have.
+    fn template_sources(&self, budget: &BudgetEntry, owner: &Owner) -> BTreeSet<Source> {
+        let own = entry(owner).map(|(_, source)| source);
+        if let Some(groups) = budget.groups() {
+            return source(owner, groups).into_iter().collect();
+        }
+        let is_lws = owner.group_kind.is(Owner::LWS_GROUP, LWS);
+        if is_lws && budget.lws_groups {
+            return own.into_iter().collect();
+        }
+        let templates = owner.pods.templates.iter().filter(|t| may_select(budget, owner, t));
+        let mut sources = BTreeSet::new();
+        for template in templates {
+            match self.referenced_sources(owner, template) {
+                Some(referenced) => sources.extend(referenced.iter().cloned()),
+                None if is_grouped(owner) => sources.extend(own.clone()),
+                None => {}
+            }
+        }
+        sources
+    }
+
+    /// What a pod of this template would be resolved to; None if the template names no group.
+    fn referenced_sources(&self, owner: &Owner, template: &PodTemplate) -> Option<Arc<[Source]>> {
+        let controller = ControllerRef {
+            group_kind: owner.group_kind.clone(),
+            version: String::new(),
+            name: owner.key.name.clone(),
+            uid: owner.uid.clone(),
+        };
+        let member = Member {
+            unfinished: true,
+            lws: None,
+            reference: Some(template.reference.clone()?),
+            controller: Some(Arc::new(controller)),
+        };
+        let key = ReplicaKey::named(member.reference.as_ref()?);
+        let members = LiteMap::from_iter([(Arc::new(member), 1)]);
+        let (resolution, _) = self.objects.resolve(&key, &members);
+        Some(resolution.sources)
+    }
+}
+
+/// Whether the budget selects pods with the labels of the one that was taken; its selector may have changed.
+pub(super) fn selects(budget: &BudgetEntry, pending: &PendingReplacement) -> bool {
+    let value = |key: &str| pending.labels.get(key).map(String::as_str);
+    let selector = budget.object.spec.selector.as_ref();
+    budget.target().is_some() || selector.is_some_and(|selector| selector.matches(value))
+}
+
+/// Whether the source is there, for a `JobSet` by its name alone: its pods may know of `PodGroups` to count instead.
+pub(super) fn has_source(sources: &LiteMap<Source, u32>, source: &Source) -> bool {
+    match source {
+        Source::JobSet { name, .. } => {
+            sources.keys().any(|s| matches!(s, Source::JobSet { name: own, .. } if own == name))
+        }
+        source => sources.contains_key(source),
+    }
+}
+
+fn entry(owner: &Owner) -> Option<((GroupKind, String), Source)> {
+    let source = kind_source(&owner.group_kind, &owner.key.name)?;
+    Some(((owner.group_kind.clone(), owner.key.name.clone()), source))
+}
+
+fn kind_source(kind: &GroupKind, name: &str) -> Option<Source> {
+    let name = name.to_owned();
+    match (kind.group.as_str(), kind.kind.as_str()) {
+        (Owner::LWS_GROUP, LWS) => Some(Source::Lws { name }),
+        ("batch", "Job") => Some(Source::Job { name }),
+        (Owner::JOBSET_GROUP, "JobSet") => Some(Source::JobSet { name, otherwise: None }),
+        ("apps", "StatefulSet") => Some(Source::StatefulSet { name }),
+        _ => None,
+    }
+}
+
+/// Whether its pods, should there be none, are missing.
+fn is_expected(budget: &BudgetEntry, owner: &Owner) -> bool {
+    // Pods of an owner with a controller count by that controller.
+    budget.scope == Scope::Workload
+        && owner.controller.is_none()
+        && is_active(owner)
+        && has_match(budget, owner)
+}
+
+fn is_active(owner: &Owner) -> bool {
+    let makes_none = owner.pods.finished || owner.pods.suspended || owner.replicas == Some(0);
+    !owner.terminating && !makes_none
+}
+
+/// Holdfast puts the pods into groups that the template does not name.
+fn is_grouped(owner: &Owner) -> bool {
+    let is_set = owner.group_kind.is("apps", "StatefulSet");
+    if is_set { owner.group_size.is_some() } else { owner.pods.grouped }
+}
+
+fn has_match(budget: &BudgetEntry, owner: &Owner) -> bool {
+    if let Some(target) = budget.target() {
+        return target.group_kind == owner.group_kind && target.name == owner.key.name;
+    }
+    owner.pods.templates.iter().any(|template| may_select(budget, owner, template))
+}
+
+/// Whether the budget may select a pod of this template. A label whose value only the controller knows may have any.
+fn may_select(budget: &BudgetEntry, owner: &Owner, template: &PodTemplate) -> bool {
+    let varies = |key: &str| {
+        !template.labels.contains_key(key) && Owner::has_varying_label(&owner.group_kind, key)
+    };
+    let value = |key: &str| template.labels.get(key).map(String::as_str);
+    if let Some(groups) = budget.groups()
+        && value(&groups.label).is_none()
+        && !varies(&groups.label)
+    {
+        return false;
+    }
+    if budget.target().is_some() {
+        return true;
+    }
+    let selector = budget.object.spec.selector.as_ref();
+    selector.is_some_and(|selector| selector.may_match(value, varies))
+}

@@ -1,0 +1,230 @@
+//! Pods that a grant took and that have not been replaced yet (semantics 3.2 and 4).
+//!
+//! A grant ends when its pod is terminating. From then until the pod's controller has made the next one, the
+//! budget remembers two facts: how large a group is that is disrupted as a whole, and where the number of
+//! expected replicas came from. The write that records the grant records them too.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use litemap::LiteMap;
+
+use super::budgets::BudgetEntry;
+use super::owners::{has_source, selects};
+use super::units::labelled;
+use super::{BudgetId, Context, Namespace};
+use crate::model::{BudgetStatus, Grant, PendingReplacement, Scope, Timestamp};
+use crate::replica::{ReplicaKey, Source};
+use crate::timer::Due;
+
+/// A group that has not been refilled by then is taken to be as small as it is.
+const SIZE_KEPT: Duration = Duration::from_mins(10);
+/// The object must fit into etcd with room to spare.
+const REPLACEMENTS_MAX: usize = 2000;
+const LABELS_BYTES_MAX: usize = 256 * 1024;
+
+/// Replacements that the budget's object does not hold.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Unwritten {
+    /// Of the grants that a write under way carries.
+    in_flight: Vec<PendingReplacement>,
+    /// Of the budget's predecessor of the same name.
+    adopted: Vec<PendingReplacement>,
+}
+
+impl BudgetEntry {
+    /// Every replacement that the budget waits for, written or not.
+    pub(super) fn replacements(&self) -> impl Iterator<Item = &PendingReplacement> {
+        let written = &self.object.status.pending_replacements;
+        let unwritten = self.unwritten.in_flight.iter().chain(&self.unwritten.adopted);
+        let is_same =
+            |a: &PendingReplacement, b: &PendingReplacement| a.pod == b.pod && a.uid == b.uid;
+        let is_new = move |p: &&PendingReplacement| !written.iter().any(|w| is_same(w, p));
+        written.iter().chain(unwritten.filter(is_new))
+    }
+
+    pub(super) fn has_too_many_replacements(&self) -> bool {
+        let labels = self.replacements().flat_map(|pending| &pending.labels);
+        let bytes: usize = labels.map(|(key, value)| key.len() + value.len()).sum();
+        self.replacements().count() >= REPLACEMENTS_MAX || bytes >= LABELS_BYTES_MAX
+    }
+}
+
+impl Namespace {
+    /// A grant is about to be written: remember what its pod stands for.
+    pub(super) fn expect_replacement(
+        &mut self,
+        cx: &mut Context<'_>,
+        id: &BudgetId,
+        grant: &Grant,
+    ) {
+        let Some(pending) = self.replacement_of(cx.now, id, grant) else { return };
+        let Some(entry) = self.budgets.get_mut(id) else { return };
+        if entry.replacements().any(|p| p.pod == pending.pod && p.uid == pending.uid) {
+            return;
+        }
+        entry.unwritten.in_flight.push(pending);
+        self.refresh_sizes(cx, id);
+    }
+
+    fn replacement_of(
+        &self,
+        now: Timestamp,
+        id: &BudgetId,
+        grant: &Grant,
+    ) -> Option<PendingReplacement> {
+        let budget = self.budgets.get(id).filter(|b| b.scope == Scope::Workload)?;
+        let pod = self.pods.get(grant.pod.as_str()).filter(|e| e.pod.uid == *grant.uid)?;
+        if grant.operation.keeps_pod() {
+            return None;
+        }
+        let key = match budget.groups() {
+            Some(groups) => labelled(&self.interner, &self.objects, groups, pod)?.key,
+            None => pod.replica.clone()?,
+        };
+        let tally = budget.tally.replica(&key)?;
+        let resolution = tally.resolution();
+        let size = tally.summary.min.filter(|_| resolution.whole);
+        let (replica, size) = key.encode().zip(size).unwrap_or_default();
+        let kept = resolution.sources.iter().filter(|source| !self.has_template(budget, source));
+        let sources: Vec<String> = kept.filter_map(Source::encode).collect();
+        (size > 0 || !sources.is_empty()).then(|| PendingReplacement {
+            pod: grant.pod.clone(),
+            uid: grant.uid.clone(),
+            owner_size: if size > 0 { self.owner_size(&key) } else { 0 },
+            replica,
+            size,
+            labels: if sources.is_empty() {
+                BTreeMap::new()
+            } else {
+                pod.labels.texts(&self.interner)
+            },
+            sources,
+            since: now.truncated(),
+        })
+    }
+
+    /// The write that carried these grants is settled: the budget's object tells whether it holds them.
+    pub(super) fn forget_in_flight(&mut self, cx: &mut Context<'_>, id: &BudgetId) {
+        if let Some(entry) = self.budgets.get_mut(id) {
+            entry.unwritten.in_flight.clear();
+        }
+        self.refresh_sizes(cx, id);
+    }
+
+    /// The budget was deleted: a successor that comes soon waits for the same replacements.
+    pub(super) fn orphan_replacements(&mut self, id: &BudgetId, waiting: Vec<PendingReplacement>) {
+        if !waiting.is_empty() {
+            self.orphan_replacements.insert(id.clone(), waiting);
+        }
+    }
+
+    pub(super) fn adopt_replacements(&mut self, cx: &mut Context<'_>, id: &BudgetId) {
+        let Some(adopted) = self.orphan_replacements.remove(id) else { return };
+        if let Some(entry) = self.budgets.get_mut(id) {
+            entry.unwritten.adopted = adopted;
+            self.refresh_sizes(cx, id);
+            self.touch_now(cx, id);
+        }
+    }
+
+    /// Two minutes after the deletion a successor's object holds what it adopted.
+    pub(super) fn forget_adopted(&mut self, cx: &mut Context<'_>, id: &BudgetId) {
+        self.orphan_replacements.remove(id);
+        if let Some(entry) = self.budgets.get_mut(id) {
+            entry.unwritten.adopted.clear();
+            self.refresh_sizes(cx, id);
+        }
+    }
+
+    /// The replacements that the budget waits for may be others now.
+    pub(super) fn refresh_sizes(&mut self, cx: &mut Context<'_>, id: &BudgetId) {
+        let Some(budget) = self.budgets.get(id) else { return };
+        let sizes = sizes(budget);
+        let sized = budget.replacements().filter(|p| p.size > 0);
+        for expires in sized.map(|p| (p.since + SIZE_KEPT).max(cx.now)) {
+            cx.timers.at(expires, &self.name, Due::SizeKept { budget: id.clone() });
+        }
+        if let Some(budget) = self.budgets.get_mut(id) {
+            budget.tally.set_sizes(sizes, &budget.object.spec.basic_min_count);
+        }
+    }
+
+    /// Removes what has been replaced, or will not be, from a status that is about to be written. Only an instance
+    /// that has seen all that the budget's status was computed from may say so.
+    pub(super) fn trim_replacements(
+        &self,
+        cx: &Context<'_>,
+        budget: &BudgetEntry,
+        status: &mut BudgetStatus,
+    ) {
+        if status.pending_replacements.is_empty() || !self.has_seen_all(cx, budget) {
+            return;
+        }
+        status.pending_replacements.retain_mut(|pending| {
+            let granted = budget.ledger.names(&pending.pod);
+            if pending.size > 0 && self.is_refilled(cx.now, pending, granted) {
+                (pending.size, pending.owner_size) = (0, 0);
+                pending.replica.clear();
+            }
+            let is_selected = selects(budget, pending);
+            pending.sources.retain(|text| {
+                is_selected
+                    && Source::decode(text).is_some_and(|source| {
+                        let is_back = !granted && has_source(&budget.tally.live_sources, &source);
+                        self.is_standing(budget, &source) && !is_back
+                    })
+            });
+            if pending.sources.is_empty() {
+                pending.labels.clear();
+            }
+            pending.size > 0 || !pending.sources.is_empty()
+        });
+    }
+
+    fn is_refilled(&self, now: Timestamp, pending: &PendingReplacement, granted: bool) -> bool {
+        let Some(key) = ReplicaKey::decode(&pending.replica) else { return true };
+        let replica = self.replicas.get(&key);
+        let names = replica.into_iter().flat_map(|replica| &replica.names);
+        let pods = names.filter_map(|name| self.pods.get(name));
+        let live = pods.filter(|e| !e.pod.is_terminal() && !e.pod.terminating).count();
+        let has_shrunk = (1..pending.owner_size).contains(&self.owner_size(&key));
+        let is_full = !granted && i64::try_from(live).is_ok_and(|live| live >= pending.size);
+        is_full || has_shrunk || pending.since + SIZE_KEPT <= now
+    }
+
+    /// How many pods the controllers of the group's pods want; 0 if one is unknown.
+    fn owner_size(&self, key: &ReplicaKey) -> i64 {
+        let members = self.replicas.get(key).map(|replica| &replica.members);
+        let members = members.into_iter().flat_map(LiteMap::keys);
+        let mut wanted = BTreeMap::new();
+        for member in members {
+            let owner = member.controller.as_ref().and_then(|c| self.objects.controller(c));
+            let size = owner.and_then(|owner| owner.pods.parallelism.or(owner.replicas));
+            let (Some(owner), Some(size)) = (owner, size) else { return 0 };
+            wanted.insert(&owner.uid, size);
+        }
+        wanted.values().sum()
+    }
+
+    fn has_seen_all(&self, cx: &Context<'_>, budget: &BudgetEntry) -> bool {
+        budget.object.status.watermarks.iter().all(|(name, version)| {
+            cx.progress
+                .kind(name)
+                .is_none_or(|kind| self.has_seen(cx, &budget.object.uid, kind, version))
+        })
+    }
+}
+
+/// The sizes that the budget's groups keep.
+pub(super) fn sizes(budget: &BudgetEntry) -> BTreeMap<Arc<ReplicaKey>, i64> {
+    let mut sizes = BTreeMap::new();
+    for pending in budget.replacements().filter(|p| p.size > 0) {
+        if let Some(key) = ReplicaKey::decode(&pending.replica) {
+            let size = sizes.entry(Arc::new(key)).or_insert(0);
+            *size = pending.size.max(*size);
+        }
+    }
+    sizes
+}

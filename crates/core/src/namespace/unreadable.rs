@@ -1,0 +1,152 @@
+//! Pods and budgets that exist and cannot be decoded: both fail closed (semantics 6).
+
+use super::explain::refuse;
+use super::units::{Step, contribute};
+use super::{BudgetId, Context, Namespace};
+use crate::io::{Command, Event, Kind, Regarding, Salvaged};
+use crate::model::{
+    Budget, BudgetKey, BudgetKind, BudgetSpec, BudgetStatus, LabelSelector, ObjectKey, Phase, Pod,
+    ResourceVersion, UnavailableSpec,
+};
+use crate::verdict::{Denial, DenyReason};
+
+impl Namespace {
+    pub(crate) fn unreadable(
+        &mut self,
+        cx: &mut Context<'_>,
+        kind: &Kind,
+        key: ObjectKey,
+        why: String,
+        salvaged: Option<Box<Salvaged>>,
+    ) {
+        let kind = match (kind, salvaged.map(|salvaged| *salvaged)) {
+            (Kind::Pod, Some(Salvaged::Pod(pod))) => {
+                return self.pod_unreadable(cx, &key, &why, Some(pod));
+            }
+            (Kind::Pod, _) => return self.pod_unreadable(cx, &key, &why, None),
+            (Kind::Budget, salvaged) => (BudgetKind::PodDisruptionBudget, salvaged),
+            (Kind::UnavailableBudget, salvaged) => (BudgetKind::PodUnavailableBudget, salvaged),
+            _ => return,
+        };
+        let (kind, salvaged) = kind;
+        let key = BudgetKey { kind, object: key };
+        let salvaged = match salvaged {
+            Some(Salvaged::Budget(budget)) if budget.key == key => Some(budget),
+            _ => None,
+        };
+        self.budget_unreadable(cx, key, why, salvaged);
+    }
+
+    /// The budget denies every eviction of the pods that it may select. Its last known grants stay.
+    fn budget_unreadable(
+        &mut self,
+        cx: &mut Context<'_>,
+        key: BudgetKey,
+        why: String,
+        salvaged: Option<Budget>,
+    ) {
+        let id = self.budget_id(&key);
+        let known = self.budgets.get(&id).map(|entry| entry.object.clone());
+        let salvaged = salvaged.unwrap_or_else(|| selects_all(key));
+        match known {
+            // News of a state before the one that is known.
+            Some(known) if is_older(&salvaged.version, &known.version) => return,
+            Some(known) if salvaged.uid.is_empty() || salvaged.uid == known.uid => {
+                self.take_in(cx, &id, Budget { spec: salvaged.spec, ..known }, None);
+            }
+            _ => self.apply_budget(cx, Budget { status: BudgetStatus::default(), ..salvaged }),
+        }
+        if let Some(entry) = self.budgets.get_mut(&id) {
+            entry.unreadable = Some(why);
+            self.touch(cx, &id);
+        }
+    }
+
+    /// Nothing is written to a budget that cannot be read: that would replace grants that nobody has seen.
+    pub(super) fn refuse_unreadable(&mut self, cx: &mut Context<'_>, id: &BudgetId) {
+        for eviction in self.take_reservations(id) {
+            let denial = self.unreadable_denial(id);
+            self.deny(cx, &eviction, denial);
+        }
+    }
+
+    fn unreadable_denial(&self, id: &BudgetId) -> Denial {
+        let why = self.budgets.get(id).and_then(|b| b.unreadable.as_deref()).unwrap_or_default();
+        let why = format!("budget {} cannot be read, so it allows nothing: {why}", id.object.name);
+        refuse(DenyReason::FailedClosed, &why)
+    }
+
+    /// A denial, if one of these budgets cannot be read.
+    pub(super) fn unreadable_among(&self, budgets: &[BudgetId]) -> Option<Denial> {
+        let is_unreadable =
+            |id: &&BudgetId| self.budgets.get(*id).is_some_and(|b| b.unreadable.is_some());
+        budgets.iter().find(is_unreadable).map(|id| self.unreadable_denial(id))
+    }
+
+    /// The pod is there and not healthy, whatever it was before.
+    fn pod_unreadable(
+        &mut self,
+        cx: &mut Context<'_>,
+        key: &ObjectKey,
+        why: &str,
+        salvaged: Option<Pod>,
+    ) {
+        let known = self.pods.get(key.name.as_str());
+        let known = known.map(|entry| (entry.pod.uid.to_string(), entry.pod.version.clone()));
+        match (salvaged, known) {
+            (Some(pod), Some((_, version))) if is_older(&pod.version, &version) => return,
+            (Some(pod), _) => {
+                self.apply_pod(cx, Pod { ready: false, phase: Phase::Unknown, ..pod });
+            }
+            (None, Some(_)) => self.set_unready(cx, &key.name),
+            // Nothing tells which budgets would select it.
+            (None, None) => return,
+        }
+        let Some(entry) = self.pods.get(key.name.as_str()) else { return };
+        let (name, uid) = (entry.name.clone(), entry.pod.uid.to_string());
+        if self.unreadable_pods.insert(name) && cx.leads {
+            cx.send(Command::Event(Event {
+                regarding: Regarding::Pod { key: key.clone(), uid },
+                warning: true,
+                reason: "Unreadable",
+                message: format!("Holdfast cannot read this pod and counts it as unhealthy: {why}"),
+            }));
+        }
+    }
+
+    fn set_unready(&mut self, cx: &mut Context<'_>, name: &str) {
+        let Some(entry) = self.pods.get_mut(name) else { return };
+        let was = entry.state();
+        entry.pod.ready = false;
+        for id in entry.budgets.clone() {
+            let known = (&self.interner, &self.objects);
+            let Some(entry) = self.pods.get(name) else { return };
+            if let Some(budget) = self.budgets.get_mut(&id) {
+                contribute(known, (entry, None), budget.counting(), Step::Change(was));
+            }
+            self.touch(cx, &id);
+        }
+    }
+}
+
+/// A version that could not be read is the newest.
+fn is_older(version: &ResourceVersion, known: &ResourceVersion) -> bool {
+    !version.is_empty() && version.is_older_than(known)
+}
+
+/// A budget of which only the name is known.
+fn selects_all(key: BudgetKey) -> Budget {
+    let is_pub = key.kind == BudgetKind::PodUnavailableBudget;
+    Budget {
+        key,
+        uid: String::new(),
+        version: ResourceVersion::default(),
+        generation: 0,
+        spec: BudgetSpec {
+            selector: Some(LabelSelector::default()),
+            unavailable: is_pub.then(|| Box::new(UnavailableSpec::default())),
+            ..BudgetSpec::default()
+        },
+        status: BudgetStatus::default(),
+    }
+}

@@ -1,0 +1,232 @@
+//! Semantics 3.2 and 4: what counts although its pods are not there. Owners count by their pod templates, and by
+//! what the budget's status remembers of the pods that it granted away.
+
+use holdfast_core::model::{
+    Budget, GroupApi, GroupKind, Owner, PendingReplacement, Pod, PodTemplate, Scope,
+};
+
+use super::budget::unit;
+use super::expected::{Source, by_counting_groups, by_kind, by_workload, sources_of};
+use super::replica::{Replica, by_reference, is_leaving, is_whole, members, min_count, replica_of};
+use super::{Snapshot, matches_labels, selects};
+
+/// Sources by template and by memory, beside those that pods have brought in. None in the list is unknown.
+pub fn absent_sources(
+    world: &Snapshot,
+    budget: &Budget,
+    present: &[(Source, i64)],
+    all: &[Replica],
+) -> Vec<Option<(Source, i64)>> {
+    let mut found = by_templates(world, budget, present, all);
+    let selector = budget.spec.selector.as_ref();
+    let is_selected = |pending: &&PendingReplacement| {
+        selector.is_some_and(|s| matches_labels(s, &pending.labels))
+    };
+    for pending in budget.status.pending_replacements.iter().filter(is_selected) {
+        found.extend(pending.sources.iter().filter_map(|text| {
+            standing(world, budget, text, all).filter(|source| !present.contains(source)).map(Some)
+        }));
+    }
+    found
+}
+
+fn by_templates(
+    world: &Snapshot,
+    budget: &Budget,
+    present: &[(Source, i64)],
+    all: &[Replica],
+) -> Vec<Option<(Source, i64)>> {
+    let namespace = &budget.key.object.namespace;
+    let mut found = Vec::new();
+    for owner in world.owners.iter().filter(|owner| owner.key.namespace == *namespace) {
+        let is_present = present.iter().any(|(s, _)| *s == Source::Owner(owner.uid.clone()));
+        if owner.controller.is_some() || !is_active(owner) || is_present {
+            continue;
+        }
+        for template in owner.pods.templates.iter().filter(|t| will_select(budget, t)) {
+            found.extend(by_template(world, namespace, owner, template, all));
+        }
+    }
+    found
+}
+
+/// The source that pods of the template would have; empty if they would be in no group.
+fn by_template(
+    world: &Snapshot,
+    namespace: &str,
+    owner: &Owner,
+    template: &PodTemplate,
+    all: &[Replica],
+) -> Vec<Option<(Source, i64)>> {
+    let is_lws = owner.group_kind.is(Owner::LWS_GROUP, "LeaderWorkerSet");
+    if is_lws && world.config.lws {
+        return vec![by_kind(world, namespace, owner, all)];
+    }
+    if let Some(reference) = &template.reference {
+        let replica = by_reference(reference);
+        return vec![
+            by_workload(world, namespace, &replica)
+                .or_else(|| by_kind(world, namespace, owner, all))
+                .or_else(|| by_counting_groups(world, namespace, &replica)),
+        ];
+    }
+    let is_set = owner.group_kind.is("apps", "StatefulSet");
+    let is_grouped = if is_set { owner.group_size.is_some() } else { owner.pods.grouped };
+    if is_grouped { vec![by_kind(world, namespace, owner, all)] } else { Vec::new() }
+}
+
+/// What a remembered source says today, if it still says anything.
+fn standing(
+    world: &Snapshot,
+    budget: &Budget,
+    text: &str,
+    all: &[Replica],
+) -> Option<(Source, i64)> {
+    let namespace = budget.key.object.namespace.as_str();
+    let parts: Vec<&str> = text.split('/').collect();
+    let api = |text| if text == "holdfast" { GroupApi::Holdfast } else { GroupApi::Kubernetes };
+    let owner = |group: &str, kind: &str, name: &str| {
+        let owner = world.owner(&GroupKind::new(group, kind), namespace, name)?;
+        let templates = &owner.pods.templates;
+        let is_selected = templates.is_empty() || templates.iter().any(|t| will_select(budget, t));
+        let number = by_kind(world, namespace, owner, all)?;
+        (is_active(owner) && is_selected).then_some(number)
+    };
+    let groups = |is_one: &dyn Fn(&holdfast_core::model::PodGroup) -> bool| {
+        let mut groups = world.groups.iter().filter(|g| g.key.namespace == namespace);
+        let group = groups.find(|g| !g.terminating && is_one(g))?;
+        let replica = match group.api {
+            GroupApi::Kubernetes => Replica::PodGroup { name: group.key.name.clone() },
+            GroupApi::Holdfast => Replica::Annotation { name: group.key.name.clone() },
+        };
+        by_counting_groups(world, namespace, &replica)
+    };
+    match parts[..] {
+        ["LeaderWorkerSet", name] => owner(Owner::LWS_GROUP, "LeaderWorkerSet", name),
+        ["Job", name] => owner("batch", "Job", name),
+        ["JobSet", name] => owner(Owner::JOBSET_GROUP, "JobSet", name),
+        ["StatefulSet", name] => owner("apps", "StatefulSet", name),
+        ["Workload", of, workload, entry] => {
+            let found = world.workload(api(of), namespace, workload)?;
+            let entry = found.entries.iter().find(|e| e.name == entry)?;
+            let replicas = entry.replicas.filter(|replicas| *replicas > 0)?;
+            Some((Source::Entry(api(of), workload.to_owned(), entry.name.clone()), replicas))
+        }
+        ["PodGroupsOfTemplate", of, workload, template] => groups(&|g| {
+            let own = g.template.as_ref();
+            g.api == api(of)
+                && own.is_some_and(|t| t.workload == workload && t.template == template)
+        }),
+        ["PodGroupsOfController", of, uid] => groups(&|g| {
+            let own = g.controller.as_ref().filter(|_| g.template.is_none());
+            g.api == api(of) && own.is_some_and(|c| c.uid == uid)
+        }),
+        _ => panic!("a source that nobody can read: {text}"),
+    }
+}
+
+/// Not being deleted, finished or suspended, and it wants pods.
+fn is_active(owner: &Owner) -> bool {
+    !owner.terminating && !owner.pods.finished && !owner.pods.suspended && owner.replicas != Some(0)
+}
+
+fn will_select(budget: &Budget, template: &PodTemplate) -> bool {
+    let selector = budget.spec.selector.as_ref();
+    selector.is_some_and(|s| super::is_valid(s) && matches_labels(s, &template.labels))
+}
+
+/// Semantics 3.2: the size that a group had when the budget granted one of its pods away.
+pub fn remembered_size(budget: &Budget, replica: &Replica) -> i64 {
+    let pending = budget.status.pending_replacements.iter();
+    let own = pending.filter(|p| encode_replica(replica).as_ref() == Some(&p.replica));
+    own.map(|p| p.size).max().unwrap_or(0)
+}
+
+fn encode_replica(replica: &Replica) -> Option<String> {
+    match replica {
+        Replica::Lws { group_key, .. } => Some(format!("lws/{group_key}")),
+        Replica::PodGroup { name } => Some(format!("podgroup/{name}")),
+        Replica::Annotation { name } => Some(format!("annotation/{name}")),
+        Replica::Entry { .. } => None,
+    }
+}
+
+fn encode_source(world: &Snapshot, source: &Source) -> String {
+    let api = |api: &GroupApi| match api {
+        GroupApi::Kubernetes => "kubernetes",
+        GroupApi::Holdfast => "holdfast",
+    };
+    match source {
+        Source::Entry(of, workload, entry) => format!("Workload/{}/{workload}/{entry}", api(of)),
+        Source::Owner(uid) => {
+            let owner = world.owners.iter().find(|owner| owner.uid == *uid).expect("it counts");
+            format!("{}/{}", owner.group_kind.kind, owner.key.name)
+        }
+        Source::GroupsOfTemplate(of, workload, template) => {
+            format!("PodGroupsOfTemplate/{}/{workload}/{template}", api(of))
+        }
+        Source::GroupsOfController(of, uid) => format!("PodGroupsOfController/{}/{uid}", api(of)),
+    }
+}
+
+/// What a write that grants this pod away must remember: the size, and the sources.
+pub fn replacement(world: &Snapshot, budget: &Budget, pod: &Pod) -> Option<(i64, Vec<String>)> {
+    let namespace = budget.key.object.namespace.as_str();
+    let replica = replica_of(world, pod).filter(|_| unit(world, budget) == Scope::Workload)?;
+    let is_sized = is_whole(world, namespace, &replica) && encode_replica(&replica).is_some();
+    let size = if is_sized { min_count(world, budget, &replica).unwrap_or(0) } else { 0 };
+    let all = unfinished(world, budget);
+    let by_templates = by_templates(world, budget, &[], &all);
+    let sources = sources_of(world, namespace, &replica, &all).into_iter().flatten();
+    let kept = sources.filter(|source| !by_templates.contains(&Some(source.clone())));
+    let texts = kept.map(|(source, _)| encode_source(world, &source));
+    let texts: Vec<String> =
+        texts.filter(|text| standing(world, budget, text, &all).is_some()).collect();
+    (size > 0 || !texts.is_empty()).then_some((size, texts))
+}
+
+/// Whether a budget may forget this.
+pub fn may_forget(
+    world: &Snapshot,
+    budget: &Budget,
+    pending: &PendingReplacement,
+    (size, source): (bool, Option<&str>),
+    is_granted: bool,
+) -> bool {
+    let namespace = budget.key.object.namespace.as_str();
+    let all = unfinished(world, budget);
+    let is_live = |pod: &Pod| !pod.is_terminal() && !pod.terminating;
+    if size {
+        let own = |pod: &&Pod| {
+            let replica = replica_of(world, pod);
+            replica.and_then(|r| encode_replica(&r)).as_ref() == Some(&pending.replica)
+        };
+        let live = world.pods_in(namespace).filter(own).filter(|pod| is_live(pod)).count();
+        // In these worlds owners may shrink at any time.
+        return !is_granted && live >= usize::try_from(pending.size).unwrap()
+            || pending.owner_size > 0;
+    }
+    let text = source.expect("the size or a source");
+    let selector = budget.spec.selector.as_ref();
+    if !selector.is_some_and(|s| matches_labels(s, &pending.labels)) {
+        return true;
+    }
+    let Some(source) = standing(world, budget, text, &all) else { return true };
+    let selected = world.pods_in(namespace).filter(|pod| selects(budget, pod) && is_live(pod));
+    let mut back = selected.filter_map(|pod| replica_of(world, pod)).filter(|replica| {
+        !is_leaving(world, namespace, replica)
+            && sources_of(world, namespace, replica, &all).contains(&Some(source.clone()))
+    });
+    !is_granted && back.next().is_some()
+}
+
+fn unfinished(world: &Snapshot, budget: &Budget) -> Vec<Replica> {
+    let mut replicas = Vec::new();
+    for pod in world.selected(budget).into_iter().filter(|pod| !pod.is_terminal()) {
+        if let Some(replica) = replica_of(world, pod).filter(|r| !replicas.contains(r)) {
+            assert!(!members(world, &budget.key.object.namespace, &replica).is_empty());
+            replicas.push(replica);
+        }
+    }
+    replicas
+}
