@@ -59,6 +59,18 @@ crate::described! {
         SpareGranted,
         /// Let a group by label count as long as enough of it is ready, whoever may take the rest
         ForgetWhole,
+        /// Ignore a watermark that rises while a list is in transit
+        IgnoreRisen,
+        /// Do not expect an owner whose last pod a grant took
+        ForgetEmptied,
+        /// Let a group that is disrupted as a whole shrink with the pod that a grant took
+        ShrinkWhole,
+        /// Extend a grant whenever its request is repeated
+        RenewForEver,
+        /// Decide by a new budget without the pods as of its creation
+        SkipCreation,
+        /// End a grant because its pod is gone, and record no version
+        GoneWithoutVersion,
     }
 }
 

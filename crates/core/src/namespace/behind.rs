@@ -54,7 +54,7 @@ impl Namespace {
             (!self.has_seen(cx, &budget.object.uid, kind, version)).then(|| kind.clone())
         };
         let mut behind: BTreeSet<Kind> = watermarks(cx, budget).filter_map(unseen).collect();
-        if decides {
+        if decides && !planted!(SkipCreation) {
             behind.extend(unseen(first_seen(budget)));
         }
         let current = behind.is_empty();
@@ -159,7 +159,10 @@ impl Namespace {
         kind: &Kind,
         version: ResourceVersion,
     ) {
-        let sent = self.behind.listing.remove(kind).unwrap_or_default();
+        let mut sent = self.behind.listing.remove(kind).unwrap_or_default();
+        if planted!(IgnoreRisen) {
+            sent = self.claims(cx, kind);
+        }
         // A claim that was made while the list was in transit may well exceed it.
         let impossible = sent.into_iter().filter(|claim| version.is_older_than(&claim.version));
         let impossible: Vec<Claim> = impossible.collect();

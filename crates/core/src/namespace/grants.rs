@@ -240,8 +240,11 @@ impl Namespace {
             let behind = !self.has_seen_pods(cx, &id);
             let Some(budget) = self.budgets.get_mut(&id) else { continue };
             budget.strays |= behind;
-            if !behind && budget.has_pod_watermark() && budget.ledger.end_gone(name, &seen, cx.now)
-            {
+            let may_end = !behind && budget.has_pod_watermark();
+            let ended = may_end && budget.ledger.end_gone(name, &seen, cx.now);
+            if ended && planted!(GoneWithoutVersion) {
+                self.touch(cx, &id);
+            } else if ended {
                 self.saw_pod(cx, &id, &seen);
             }
         }
