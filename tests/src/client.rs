@@ -45,6 +45,16 @@ impl Client {
         Self::connect(kubeconfig, None)
     }
 
+    /// A server that asks for no identity: etcd's gateway.
+    pub fn plain(url: &str) -> Result<Self, String> {
+        let url = url.parse().map_err(|e| format!("{url}: {e}"))?;
+        let _guard = RUNTIME.enter();
+        let mut config = kube::Config::new(url);
+        config.default_retry = false;
+        let client = kube::Client::try_from(config).map_err(|e| e.to_string())?;
+        Ok(Self { client })
+    }
+
     /// Who says what it is to the audit log: it does what will be refused (xtask/src/test/rights.rs).
     pub fn intruder(kubeconfig: &Path) -> Result<Self, String> {
         Self::connect(kubeconfig, Some("holdfast-e2e-intruder"))
@@ -111,7 +121,23 @@ impl Client {
 
     /// A watch, line by line.
     pub async fn stream(&self, path: &str) -> Result<impl AsyncBufRead + Unpin + use<>, String> {
-        let request = request(Method::GET, path, JSON, None);
+        self.lines(request(Method::GET, path, JSON, None)).await
+    }
+
+    /// As [`Self::stream`], for a watch that is asked for with a body.
+    pub async fn stream_post(
+        &self,
+        path: &str,
+        body: &Value,
+    ) -> Result<impl AsyncBufRead + Unpin + use<>, String> {
+        self.lines(request(Method::POST, path, JSON, Some(body))).await
+    }
+
+    async fn lines(
+        &self,
+        request: Request<Body>,
+    ) -> Result<impl AsyncBufRead + Unpin + use<>, String> {
+        let path = request.uri().to_string();
         let response = self.client.send(request).await.map_err(|e| e.to_string())?;
         if !response.status().is_success() {
             return Err(format!("{path}: {}", response.status()));
@@ -120,10 +146,25 @@ impl Client {
         Ok(data.map_err(std::io::Error::other).into_async_read())
     }
 
+    /// For servers that may be away or not answer: fails instead of panicking, within this time.
+    pub fn attempt(
+        &self,
+        method: Method,
+        path: &str,
+        body: Option<&Value>,
+        limit: Duration,
+    ) -> Result<Answer, String> {
+        self.exchange(request(method, path, JSON, body), limit)
+    }
+
     #[track_caller]
     fn call(&self, method: Method, path: &str, content: &str, body: Option<&Value>) -> Answer {
         let what = format!("{method} {path}");
-        let request = request(method, path, content, body);
+        self.exchange(request(method, path, content, body), TIMEOUT)
+            .unwrap_or_else(|error| panic!("{what}: {error}"))
+    }
+
+    fn exchange(&self, request: Request<Body>, limit: Duration) -> Result<Answer, String> {
         let exchange = async {
             let response = self.client.send(request).await.map_err(|e| format!("{e:?}"))?;
             let code = response.status().as_u16();
@@ -132,12 +173,9 @@ impl Client {
             let body = serde_json::from_slice(&body.to_bytes()).unwrap_or_default();
             Ok::<_, String>(Answer { code, headers, body })
         };
-        let outcome = RUNTIME.block_on(async { tokio::time::timeout(TIMEOUT, exchange).await });
-        match outcome {
-            Ok(Ok(answer)) => answer,
-            Ok(Err(error)) => panic!("{what}: {error}"),
-            Err(late) => panic!("{what}: no answer within {} s ({late})", TIMEOUT.as_secs()),
-        }
+        RUNTIME
+            .block_on(async { tokio::time::timeout(limit, exchange).await })
+            .unwrap_or_else(|late| Err(format!("no answer within {} s ({late})", limit.as_secs())))
     }
 }
 

@@ -1,6 +1,8 @@
 //! One eviction, and its answer.
 
-use http::header;
+use std::time::Duration;
+
+use http::{Method, header};
 use serde_json::{Value, json};
 
 use crate::client::{Answer, Client};
@@ -71,9 +73,23 @@ impl Eviction {
 
     #[track_caller]
     pub fn send(&self, client: &Client, namespace: &str) -> Outcome {
+        Outcome::from(client.post(&self.path(namespace), &self.body))
+    }
+
+    /// To an API server that may be away: fails if it does not answer within this time.
+    pub fn attempt(
+        &self,
+        client: &Client,
+        namespace: &str,
+        limit: Duration,
+    ) -> Result<Outcome, String> {
+        let path = self.path(namespace);
+        client.attempt(Method::POST, &path, Some(&self.body), limit).map(Outcome::from)
+    }
+
+    fn path(&self, namespace: &str) -> String {
         let pod = self.body["metadata"]["name"].as_str().unwrap_or_default();
-        let path = format!("/api/v1/namespaces/{namespace}/pods/{pod}/eviction{}", self.query);
-        Outcome::from(client.post(&path, &self.body))
+        format!("/api/v1/namespaces/{namespace}/pods/{pod}/eviction{}", self.query)
     }
 }
 

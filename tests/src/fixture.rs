@@ -147,6 +147,20 @@ impl Fixture {
         }
     }
 
+    /// The kubeconfig of this user for one of localkube's API servers, counted from 0.
+    pub fn kubeconfig_of(&self, user: &str, apiserver: usize) -> PathBuf {
+        let mut path = self.dir.join("kubeconfigs");
+        if apiserver > 0 {
+            path.push(format!("apiserver-{}", apiserver + 1));
+        }
+        path.join(format!("{user}.kubeconfig"))
+    }
+
+    /// How many API servers localkube runs.
+    pub fn apiservers(&self) -> usize {
+        (0..).take_while(|n| self.kubeconfig_of("admin", *n).exists()).count()
+    }
+
     pub fn runs_lws(&self) -> bool {
         self.admin.get("/apis/leaderworkerset.x-k8s.io/v1").is_success()
     }

@@ -1,8 +1,10 @@
-//! Programs of the control plane, restarted while tests run. On localkube only.
+//! Programs of the control plane, restarted, paused and killed while tests run. On localkube only.
 
 use std::env;
 use std::fs;
 use std::process::Command;
+
+use rustix::process::{Pid, Signal, kill_process};
 
 use crate::fixture::fixture;
 
@@ -15,6 +17,35 @@ pub fn is_there() -> bool {
 #[track_caller]
 pub fn restart(component: &str) {
     try_restart(component, &[]).unwrap_or_else(|error| panic!("{error}"));
+}
+
+/// As [`restart`], for a program that may be dead, in a control plane of which other parts may be.
+pub fn restart_dead(component: &str) -> Result<(), String> {
+    try_restart(component, &[])
+}
+
+/// A program as `localkube status` shows it.
+#[derive(Clone, Debug)]
+pub struct Component {
+    pub name: String,
+    pub pid: i32,
+    pub port: u16,
+    /// `running`, `paused` or `ended`.
+    pub state: String,
+}
+
+pub fn components() -> Result<Vec<Component>, String> {
+    let table = xtask(&["status"], &[])?;
+    table.lines().skip(1).map(|line| component(line).ok_or_else(|| format!("{line:?}"))).collect()
+}
+
+/// Sends a signal to a program that has not ended.
+pub fn signal(name: &str, signal: Signal) -> Result<(), String> {
+    let mut components = components()?.into_iter();
+    let component = components.find(|known| known.name == name && known.state != "ended");
+    let component = component.ok_or_else(|| format!("no {name} runs"))?;
+    let pid = Pid::from_raw(component.pid).ok_or_else(|| format!("{name} has no valid pid"))?;
+    kill_process(pid, signal).map_err(|error| format!("signal {name}: {error}"))
 }
 
 /// As [`restart`] with more flags, for as long as what it returns is kept.
@@ -59,15 +90,33 @@ fn is_error(line: &str) -> bool {
 }
 
 fn try_restart(component: &str, flags: &[&str]) -> Result<(), String> {
+    xtask(&["restart", component], flags).map(drop).map_err(|e| format!("restart {component}: {e}"))
+}
+
+/// Runs `cargo xtask localkube` for the control plane under test; returns what it printed.
+fn xtask(command: &[&str], flags: &[&str]) -> Result<String, String> {
     let xtask = env::var_os(XTASK).ok_or_else(|| format!("{XTASK} names no program"))?;
     let output = Command::new(xtask)
-        .args(["localkube", "restart", component, "--dir"])
+        .arg("localkube")
+        .args(command)
+        .arg("--dir")
         .arg(&fixture().dir)
         .args(flags.iter().map(|flag| format!("--flag={flag}")))
         .output()
         .map_err(|error| format!("start xtask: {error}"))?;
     if output.status.success() {
-        return Ok(());
+        return Ok(String::from_utf8_lossy(&output.stdout).into_owned());
     }
-    Err(format!("restart {component}: {}", String::from_utf8_lossy(&output.stderr)))
+    Err(String::from_utf8_lossy(&output.stderr).into_owned())
+}
+
+/// A line of the table that `localkube status` prints.
+fn component(line: &str) -> Option<Component> {
+    let mut words = line.split_whitespace();
+    Some(Component {
+        name: words.next()?.to_owned(),
+        pid: words.next()?.parse().ok()?,
+        port: words.next()?.parse().ok()?,
+        state: words.next()?.to_owned(),
+    })
 }

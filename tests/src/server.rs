@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use rustix::process::Signal;
 use serde_json::Value;
 
-use crate::fixture::{Fixture, fixture};
+use crate::fixture::{Fixture, Mode, fixture};
 use crate::process::Process;
 
 /// To install, to list everything and to register; a second on an idle machine.
@@ -48,14 +48,25 @@ impl Server {
 
     /// For whoever has to know the address before it is ready.
     pub fn start_at(name: &str, listen: &str, more: &[&str]) -> Result<Self, String> {
-        let mut command = serve_at(&fixture().holdfast, fixture(), listen);
+        Self::start_on(name, &fixture().holdfast_kubeconfig, listen, more)
+    }
+
+    /// As [`Self::start_at`], a client of the API server that this kubeconfig names.
+    pub fn start_on(
+        name: &str,
+        kubeconfig: &Path,
+        listen: &str,
+        more: &[&str],
+    ) -> Result<Self, String> {
+        let mut command = serve_at(&fixture().holdfast, kubeconfig, fixture().mode, listen);
         command.arg("--install").args(more);
         Self::launch(name, command)
     }
 
     /// Of this release, which may be another than the one under test.
     pub fn start_of(program: &Path, name: &str, more: &[&str]) -> Result<Self, String> {
-        let mut command = serve_at(program, fixture(), ANY_PORT);
+        let fixture = fixture();
+        let mut command = serve_at(program, &fixture.holdfast_kubeconfig, fixture.mode, ANY_PORT);
         command.arg("--install").args(more);
         Self::launch(name, command)
     }
@@ -185,18 +196,18 @@ impl Server {
 
 /// The command line of a server on free ports, without `--install`.
 pub fn serve(fixture: &Fixture) -> Command {
-    serve_at(&fixture.holdfast, fixture, ANY_PORT)
+    serve_at(&fixture.holdfast, &fixture.holdfast_kubeconfig, fixture.mode, ANY_PORT)
 }
 
 const ANY_PORT: &str = "127.0.0.1:0";
 
-fn serve_at(program: &Path, fixture: &Fixture, listen: &str) -> Command {
+fn serve_at(program: &Path, kubeconfig: &Path, mode: Mode, listen: &str) -> Command {
     let mut command = Command::new(program);
     command
         .arg("serve")
         .arg("--kubeconfig")
-        .arg(&fixture.holdfast_kubeconfig)
-        .args(["--mode", fixture.mode.flag()])
+        .arg(kubeconfig)
+        .args(["--mode", mode.flag()])
         .args(["--listen", listen, "--metrics-listen", ANY_PORT])
         .args(["--log-format", "json"])
         .env("RUST_BACKTRACE", "1");

@@ -35,6 +35,8 @@ pub enum Need {
     NoPodGroups,
     /// A control plane whose programs can be restarted.
     Localkube,
+    /// Several API servers, whose programs can be restarted, and `LeaderWorkerSet`'s controller.
+    ApiServers,
     /// The descheduler's program.
     Descheduler,
     /// Chromium, and the program that drives it.
@@ -84,6 +86,12 @@ impl Test {
     #[must_use]
     pub fn on_localkube(mut self) -> Self {
         self.needs = Some(Need::Localkube);
+        self
+    }
+
+    #[must_use]
+    pub fn on_several_apiservers(mut self) -> Self {
+        self.needs = Some(Need::ApiServers);
         self
     }
 
@@ -184,6 +192,11 @@ impl Cluster {
             }
             Need::Localkube if !localkube::is_there() => {
                 Some("it restarts programs of the control plane, which takes localkube")
+            }
+            Need::ApiServers
+                if !(self.runs_lws && localkube::is_there() && fixture().apiservers() > 1) =>
+            {
+                Some("it takes `cargo xtask localkube up --lws --apiservers 3`")
             }
             Need::Descheduler if !fixture().descheduler().exists() => Some(
                 "there is no descheduler, which `cargo xtask localkube up --descheduler` brings",

@@ -13,6 +13,7 @@
 //! build -> helm -> chart                           with --full: what Helm makes of the chart
 //!                  -> localkube -> release -> down   and does with it on an API server
 //! previous -> build -> localkube -> upgrade -> down   with --full, in both modes: an earlier revision beside this one
+//! build -> localkube -> nemesis -> down            with --full, in both modes: several API servers, and faults in all of them
 //! cargo-fuzz -> build -> fuzz                      with --full: every decoder, by coverage
 //! helm -> dist                                     with --full: what a release consists of
 //! cargo-deny -> deny, advisories                   with --full: licences and sources of dependencies
@@ -23,6 +24,7 @@ mod dist;
 mod fuzz;
 pub mod interrupt;
 mod leftover;
+mod nemesis;
 mod previous;
 mod release;
 mod rights;
@@ -65,6 +67,9 @@ pub struct Args {
     /// The revision that `upgrade` comes from and goes back to; it is built the first time
     #[arg(long, value_name = "REVISION", default_value = "HEAD~1")]
     from: String,
+    /// Seconds of faults in each mode of `nemesis`; 600 for the record
+    #[arg(long, value_name = "N", default_value_t = 75)]
+    nemesis_seconds: u32,
     /// Seconds for each target of `fuzz`
     #[arg(long, value_name = "N", default_value_t = 20)]
     fuzz_seconds: u32,
@@ -92,6 +97,8 @@ enum Stage {
     Chart,
     /// With --full, or if named
     Upgrade,
+    /// With --full, or if named
+    Nemesis,
     /// With --full, or if named
     Fuzz,
     /// With --full, or if named
@@ -177,6 +184,9 @@ impl Test<'_> {
         }
         if self.wants_long(Stage::Upgrade) {
             self.upgrade()?;
+        }
+        if self.wants_long(Stage::Nemesis) {
+            self.nemesis()?;
         }
         if self.wants_long(Stage::Fuzz) {
             self.fuzz();

@@ -206,10 +206,11 @@ impl Engine {
                 Some(list) => note(list, key),
                 None => self.progress.reach(&kind, version),
             }
-            let superseded = self
-                .namespaces
-                .get(key.namespace.as_str())
-                .is_some_and(|ns| ns.is_superseded(&kind, version) || ns.is_listed(&kind, version));
+            let namespace = self.namespaces.get(key.namespace.as_str());
+            let superseded = namespace.is_some_and(|ns| match &input {
+                Input::Budget(change) => ns.is_listed(change),
+                _ => ns.is_superseded(&kind, version),
+            });
             if superseded {
                 return;
             }

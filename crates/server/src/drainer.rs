@@ -24,6 +24,15 @@ pub struct Drainer {
     grace_seconds: Option<i64>,
 }
 
+/// What an eviction does to the objects that the pod owns.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Propagation {
+    /// The API server's own choice: the pod goes, and the garbage collector deletes the objects afterwards.
+    Default,
+    /// The pod's object stays until these objects are gone, so that its successor cannot meet them.
+    Foreground,
+}
+
 /// What the Eviction API answered.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Evicted {
@@ -55,20 +64,13 @@ impl Drainer {
     }
 
     /// This very pod, and no successor of its name.
-    pub async fn evict(&self, pod: &ObjectKey, uid: &str) -> Evicted {
+    pub async fn evict(&self, pod: &ObjectKey, uid: &str, propagation: Propagation) -> Evicted {
         let ObjectKey { namespace, name } = pod;
-        let mut options = json!({"preconditions": {"uid": uid}});
-        if let Some(seconds) = self.grace_seconds {
-            options["gracePeriodSeconds"] = json!(seconds);
-        }
-        if self.dry_run {
-            options["dryRun"] = json!(["All"]);
-        }
         let eviction = json!({
             "apiVersion": "policy/v1",
             "kind": "Eviction",
             "metadata": {"namespace": namespace, "name": name},
-            "deleteOptions": options,
+            "deleteOptions": delete_options(uid, self.grace_seconds, self.dry_run, propagation),
         });
         let path = format!("/api/v1/namespaces/{namespace}/pods/{name}/eviction");
         let answer = match self.client.post(&path, &eviction).await {
@@ -103,6 +105,25 @@ impl Drainer {
         }
         news
     }
+}
+
+fn delete_options(
+    uid: &str,
+    grace_seconds: Option<i64>,
+    dry_run: bool,
+    propagation: Propagation,
+) -> Value {
+    let mut options = json!({"preconditions": {"uid": uid}});
+    if let Some(seconds) = grace_seconds {
+        options["gracePeriodSeconds"] = json!(seconds);
+    }
+    if dry_run {
+        options["dryRun"] = json!(["All"]);
+    }
+    if propagation == Propagation::Foreground {
+        options["propagationPolicy"] = json!("Foreground");
+    }
+    options
 }
 
 fn read(answer: &Answer, pod: &str) -> Evicted {
@@ -141,6 +162,16 @@ mod tests {
     fn of(code: u16, status: &Value) -> Evicted {
         let code = StatusCode::from_u16(code).unwrap();
         read(&Answer { code, body: status.to_string().into_bytes() }, "web")
+    }
+
+    #[test]
+    fn evictions_name_the_uid_and_ask_for_foreground_deletion_only_if_told_to() {
+        let mut options = json!({"preconditions": {"uid": "u"}});
+        assert_eq!(delete_options("u", None, false, Propagation::Default), options);
+        options["propagationPolicy"] = json!("Foreground");
+        assert_eq!(delete_options("u", None, false, Propagation::Foreground), options);
+        (options["dryRun"], options["gracePeriodSeconds"]) = (json!(["All"]), json!(3));
+        assert_eq!(delete_options("u", Some(3), true, Propagation::Foreground), options);
     }
 
     #[test]

@@ -57,7 +57,7 @@ mod webhook;
 
 pub use connect::ClusterOptions;
 pub use decisions::{Decision, Decisions};
-pub use drainer::{Drainer, Evicted};
+pub use drainer::{Drainer, Evicted, Propagation};
 pub use effect::Caller;
 pub use error::Error;
 pub use gang::GangOptions;

@@ -1,11 +1,12 @@
 //! `holdfast drain` and `holdfast plan drain`, on a real `LeaderWorkerSet`.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::process::Command;
 use std::time::{Duration, Instant};
 
 use holdfast_e2e::fixture::fixture;
 use holdfast_e2e::gang::Shape;
+use holdfast_e2e::history::Event;
 use holdfast_e2e::holdfast;
 use holdfast_e2e::lws::{Set, Story};
 use holdfast_e2e::process::Process;
@@ -21,6 +22,8 @@ const GROUPS: usize = 8;
 struct Drained {
     /// How often each group was broken.
     broken: BTreeMap<usize, usize>,
+    /// How many new leaders each of these groups got.
+    recreated: BTreeMap<usize, usize>,
     most_down: usize,
     took: Duration,
 }
@@ -40,13 +43,15 @@ impl Drained {
             .iter()
             .filter(|pod| set.nodes()[..3].iter().any(|n| pod["spec"]["nodeName"] == **n));
         assert_eq!(left.count(), 0, "the nodes are empty");
-        let story = Story::of(&history.end(), 1, Duration::ZERO);
+        let events = history.end();
+        let story = Story::of(&events, 1, Duration::ZERO);
         story.assert_kept(1);
+        let recreated = recreated(&events);
         let mut broken = BTreeMap::new();
         for group in story.groups() {
             *broken.entry(group).or_default() += 1;
         }
-        Self { broken, most_down: GROUPS - story.least, took }
+        Self { broken, recreated, most_down: GROUPS - story.least, took }
     }
 
     fn by_holdfast(name: &str) -> Self {
@@ -70,7 +75,25 @@ pub fn three_nodes_are_drained_and_no_replica_is_broken_twice() {
     let drained = Drained::by_holdfast("whole");
     println!("holdfast drain: {drained:?}");
     assert!(drained.broken.values().all(|times| *times == 1), "{drained:?}");
+    // A leader that meets workers of the last group is recreated once more by LeaderWorkerSet before 0.9.
+    assert_eq!(drained.recreated, drained.broken, "{drained:?}");
     assert_eq!(drained.most_down, 1, "{drained:?}");
+}
+
+/// The first of a group that is seen is the one that was there.
+fn recreated(events: &[Event]) -> BTreeMap<usize, usize> {
+    let mut leaders: BTreeMap<usize, BTreeSet<&str>> = BTreeMap::new();
+    for Event { object, .. } in events.iter().filter(|event| event.path.ends_with("pods")) {
+        let labels = &object["metadata"]["labels"];
+        let group = labels["leaderworkerset.sigs.k8s.io/group-index"].as_str();
+        if labels["leaderworkerset.sigs.k8s.io/worker-index"] == "0"
+            && let Some(group) = group.and_then(|group| group.parse().ok())
+        {
+            leaders.entry(group).or_default().extend(object["metadata"]["uid"].as_str());
+        }
+    }
+    leaders.retain(|_, uids| uids.len() > 1);
+    leaders.into_iter().map(|(group, uids)| (group, uids.len() - 1)).collect()
 }
 
 /// Takes minutes, because kubectl asks again every five seconds.
@@ -83,7 +106,7 @@ pub fn kubectl_breaks_more_replicas_and_takes_longer() {
     });
     let ours = Drained::by_holdfast("beside");
     for (name, drained) in [("kubectl drain", &kubectl), ("holdfast drain", &ours)] {
-        let Drained { broken, most_down, took } = drained;
+        let Drained { broken, most_down, took, .. } = drained;
         let worst = broken.values().max().copied().unwrap_or(0);
         println!(
             "{name}: {} replicas broken, {} breaks, one {worst} times, {most_down} down at once, {:.1} s",

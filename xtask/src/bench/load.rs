@@ -56,7 +56,7 @@ pub enum Way {
 }
 
 impl Api {
-    fn version(self) -> &'static str {
+    pub fn version(self) -> &'static str {
         match self {
             Self::Policy => "policy/v1",
             Self::Holdfast => "policy.holdfast.dev/v1",
@@ -64,11 +64,16 @@ impl Api {
         }
     }
 
-    fn kind(self) -> &'static str {
+    pub fn kind(self) -> &'static str {
         match self {
             Self::Policy | Self::Holdfast => "PodDisruptionBudget",
             Self::Kruise => "PodUnavailableBudget",
         }
+    }
+
+    /// As paths have it.
+    pub fn resource(self) -> String {
+        format!("{}s", self.kind().to_lowercase())
     }
 }
 
@@ -219,8 +224,7 @@ impl Load {
 
     pub fn budget_path(&self, rest: &str) -> String {
         let (api, namespace) = (self.api.version(), &self.namespace);
-        let resource = self.api.kind().to_lowercase();
-        format!("/apis/{api}/namespaces/{namespace}/{resource}s{rest}")
+        format!("/apis/{api}/namespaces/{namespace}/{}{rest}", self.api.resource())
     }
 
     pub fn budget_of(&self, pod: &str) -> String {

@@ -5,6 +5,7 @@ mod commit;
 mod controller;
 mod core;
 mod delete;
+mod drain;
 mod evict;
 mod gangs;
 mod http;
@@ -51,6 +52,12 @@ pub struct Args {
     /// How long a soak takes
     #[arg(long, default_value_t = 30, value_name = "N")]
     minutes: u64,
+    /// Runs of `holdfast drain` in each mode
+    #[arg(long, default_value_t = 50, value_name = "N")]
+    runs: usize,
+    /// Runs of `kubectl drain`
+    #[arg(long, default_value_t = 20, value_name = "N")]
+    kubectl_runs: usize,
     /// Rounds; in each, every variant is measured once
     #[arg(long, default_value_t = 3, value_name = "N")]
     repeat: usize,
@@ -72,6 +79,8 @@ enum Part {
     Core,
     /// One server under churn for --minutes; only if named
     Soak,
+    /// Three nodes drained --runs times; only if named
+    Drain,
 }
 
 /// What the measurements share.
@@ -88,7 +97,8 @@ pub struct Bench {
 
 /// Prints the table; fails only if something could not be measured. A missed target is a finding.
 pub fn run(args: &Args) -> Result<bool> {
-    if cfg!(debug_assertions) {
+    // A drain waits for controllers, and this program only looks on.
+    if cfg!(debug_assertions) && args.only != [Part::Drain] {
         return in_release();
     }
     let mut results = Results::default();
@@ -127,6 +137,11 @@ fn measure(args: &Args, results: &mut Results, comparisons: &mut Vec<Comparison>
         Localkube::down(&dir)?;
         outcome?;
     }
+    if args.only.contains(&Part::Drain) {
+        comparisons.extend(drain::comparisons());
+        let runs = drain::Runs { holdfast: args.runs, kubectl: args.kubectl_runs };
+        with_workloads(args, |bench| drain::run(bench, runs, results))?;
+    }
     if wants(Part::Core) {
         comparisons.extend(core::COMPARISONS);
         core::run(args.repeat, args.quick, results)?;
@@ -142,6 +157,19 @@ fn program(args: &Args) -> Result<PathBuf> {
     Ok(release_dir()?.join("holdfast"))
 }
 
+/// With nodes that kwok plays, a scheduler and `LeaderWorkerSet`.
+fn with_workloads(args: &Args, work: impl FnOnce(&Bench) -> Result<()>) -> Result<()> {
+    let program = program(args)?;
+    let dir = workspace().join("target/localkube-bench-drain");
+    if dir.exists() {
+        Localkube::down(&dir)?;
+    }
+    let (localkube, _) = Localkube::up(&dir, &Options { lws: true, ..Options::default() })?;
+    let outcome = Bench::new(args, program, localkube).and_then(|bench| work(&bench));
+    Localkube::down(&dir)?;
+    outcome
+}
+
 fn on_cluster(
     args: &Args,
     program: PathBuf,
@@ -149,9 +177,6 @@ fn on_cluster(
     results: &mut Results,
     comparisons: &mut Vec<Comparison>,
 ) -> Result<()> {
-    let server = |identity| Server::of_kubeconfig(&localkube.kubeconfig(identity));
-    let (admin, drainer) = (server(Identity::Admin)?, server(Identity::Drainer)?);
-    let holdfast_user = server(Identity::Holdfast)?;
     // Nodes are not played, and the disruption controller runs when it is its turn.
     for component in ["kwok", "kube-scheduler", "kube-controller-manager"] {
         localkube.stop_component(component)?;
@@ -160,16 +185,7 @@ fn on_cluster(
         "other-controllers",
         "*,-disruption-controller,-node-lifecycle-controller",
     )?;
-    let bench = Bench {
-        program,
-        localkube,
-        admin,
-        drainer,
-        holdfast_user,
-        interrupt: Interrupt::catch()?,
-        quick: args.quick,
-        repeat: args.repeat,
-    };
+    let bench = Bench::new(args, program, localkube)?;
     let outcome = bench.parts(args, results, comparisons);
     others.stop(std::time::Duration::from_secs(10))?;
     outcome
@@ -179,6 +195,15 @@ const ADMISSION: &str = "/apis/admissionregistration.k8s.io/v1";
 const WEBHOOKS: [&str; 2] = ["mutatingwebhookconfigurations", "validatingwebhookconfigurations"];
 
 impl Bench {
+    fn new(args: &Args, program: PathBuf, localkube: Localkube) -> Result<Self> {
+        let server = |identity| Server::of_kubeconfig(&localkube.kubeconfig(identity));
+        let (admin, drainer) = (server(Identity::Admin)?, server(Identity::Drainer)?);
+        let holdfast_user = server(Identity::Holdfast)?;
+        let (quick, repeat) = (args.quick, args.repeat);
+        let interrupt = Interrupt::catch()?;
+        Ok(Self { localkube, program, admin, drainer, holdfast_user, interrupt, quick, repeat })
+    }
+
     fn parts(
         &self,
         args: &Args,

@@ -17,13 +17,17 @@ impl Latencies {
         self.0.len()
     }
 
-    /// The smallest value that so many percent do not exceed; 0 of no samples.
     pub fn percentile(&self, percent: usize) -> f64 {
-        let mut sorted = self.0.clone();
-        sorted.sort_by(f64::total_cmp);
-        let rank = (sorted.len() * percent).div_ceil(100).max(1);
-        sorted.get(rank - 1).copied().unwrap_or_default()
+        percentile(&self.0, percent)
     }
+}
+
+/// The smallest value that so many percent do not exceed; 0 of no samples.
+pub fn percentile(values: &[f64], percent: usize) -> f64 {
+    let mut sorted = values.to_vec();
+    sorted.sort_by(f64::total_cmp);
+    let rank = (sorted.len() * percent).div_ceil(100).max(1);
+    sorted.get(rank - 1).copied().unwrap_or_default()
 }
 
 pub fn median(values: &[f64]) -> f64 {

@@ -130,7 +130,7 @@ impl Localkube {
     }
 }
 
-fn none_runs(dir: &Path) -> anyhow::Error {
+pub(super) fn none_runs(dir: &Path) -> anyhow::Error {
     let dir = dir.display();
     anyhow!("no localkube runs in {dir}: start one with `cargo xtask localkube up`")
 }

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use serde::{Deserialize, Serialize};
 
 use super::{
-    identity::{self, Identity},
+    identity,
     operator::Operator,
     options::Options,
     pki::{FRONT_PROXY_CLIENT, Pki},
@@ -15,8 +15,10 @@ use super::{
 /// A program to run, and how to tell that it is ready.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Component {
-    /// The program's name too.
     pub name: String,
+    /// The program, unless it is called as the component is.
+    #[serde(default)]
+    pub program: Option<String>,
     /// Where the program is, unless it is with the others.
     #[serde(default)]
     pub programs: Option<PathBuf>,
@@ -41,9 +43,18 @@ pub fn etcd(dir: &Path, port: u16, peer_port: u16) -> Component {
     component("etcd", args, http(port, "/health"))
 }
 
+impl Component {
+    /// The name of its program.
+    pub fn program(&self) -> &str {
+        self.program.as_deref().unwrap_or(&self.name)
+    }
+}
+
+/// One of several API servers, counted from 0. The second is the component `kube-apiserver-2`.
 pub fn kube_apiserver(
     dir: &Path,
     pki: &Pki,
+    number: usize,
     port: u16,
     etcd_port: u16,
     options: &Options,
@@ -76,12 +87,22 @@ pub fn kube_apiserver(
     args.extend(serving(pki, port));
     // Last, so that they overrule the others.
     args.extend(options.apiserver_flags.iter().cloned());
-    component("kube-apiserver", args, https(port, "/readyz"))
+    let mut apiserver = component("kube-apiserver", args, https(port, "/readyz"));
+    if number > 0 {
+        let name = format!("{}-{}", apiserver.name, number + 1);
+        apiserver.program = Some(std::mem::replace(&mut apiserver.name, name));
+    }
+    apiserver
 }
 
-pub fn kube_controller_manager(dir: &Path, pki: &Pki, port: u16, options: &Options) -> Component {
+pub fn kube_controller_manager(
+    kubeconfig: &Path,
+    pki: &Pki,
+    port: u16,
+    options: &Options,
+) -> Component {
     let mut args = flags([
-        ("kubeconfig", &text(&Identity::KubeControllerManager.kubeconfig(dir))),
+        ("kubeconfig", &text(kubeconfig)),
         ("leader-elect", "false"),
         // Each controller is a user of its own, as in real clusters.
         ("use-service-account-credentials", "true"),
@@ -96,9 +117,9 @@ pub fn kube_controller_manager(dir: &Path, pki: &Pki, port: u16, options: &Optio
     component("kube-controller-manager", args, https(port, "/healthz"))
 }
 
-pub fn kube_scheduler(dir: &Path, pki: &Pki, port: u16, options: &Options) -> Component {
+pub fn kube_scheduler(kubeconfig: &Path, pki: &Pki, port: u16, options: &Options) -> Component {
     let mut args = flags([
-        ("kubeconfig", &text(&Identity::KubeScheduler.kubeconfig(dir))),
+        ("kubeconfig", &text(kubeconfig)),
         ("leader-elect", "false"),
         ("feature-gates", feature_gates(options)),
     ]);
@@ -107,9 +128,9 @@ pub fn kube_scheduler(dir: &Path, pki: &Pki, port: u16, options: &Options) -> Co
 }
 
 /// Plays the kubelets of all nodes. `stages` are the files which tell it how nodes and pods fare.
-pub fn kwok<'a>(dir: &Path, stages: impl Iterator<Item = &'a Path>, port: u16) -> Component {
+pub fn kwok<'a>(kubeconfig: &Path, stages: impl Iterator<Item = &'a Path>, port: u16) -> Component {
     let mut args = flags([
-        ("kubeconfig", &text(&Identity::Kwok.kubeconfig(dir))),
+        ("kubeconfig", &text(kubeconfig)),
         ("manage-all-nodes", "true"),
         ("node-ip", "127.0.0.1"),
         ("cidr", "10.128.0.0/9"),
@@ -125,19 +146,19 @@ pub fn kwok<'a>(dir: &Path, stages: impl Iterator<Item = &'a Path>, port: u16) -
 pub fn operator(
     of: &Operator,
     programs: PathBuf,
-    dir: &Path,
+    kubeconfig: &Path,
     config: &Path,
     webhook_port: u16,
 ) -> Component {
     let args = flags([
-        ("kubeconfig", &text(&of.identity.kubeconfig(dir))),
+        ("kubeconfig", &text(kubeconfig)),
         ("config", &text(config)),
         // Both listen on every interface and on fixed ports otherwise.
         ("metrics-bind-address", "0"),
         ("health-probe-bind-address", "0"),
     ]);
     let probe = https(webhook_port, "/validate--v1-pod");
-    Component { name: of.name.to_owned(), programs: Some(programs), args, probe }
+    Component { name: of.name.to_owned(), program: None, programs: Some(programs), args, probe }
 }
 
 /// `PodGroup`s and gang scheduling are off by default in this version.
@@ -155,7 +176,7 @@ fn serving(pki: &Pki, port: u16) -> Vec<String> {
 }
 
 fn component(name: &str, args: Vec<String>, probe: Probe) -> Component {
-    Component { name: name.to_owned(), programs: None, args, probe }
+    Component { name: name.to_owned(), program: None, programs: None, args, probe }
 }
 
 fn http(port: u16, path: &str) -> Probe {

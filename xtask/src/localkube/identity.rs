@@ -32,13 +32,21 @@ pub enum Identity {
 }
 
 impl Identity {
+    /// Names the kubeconfig of the first API server.
     pub fn kubeconfig(self, dir: &Path) -> PathBuf {
-        let file = format!("{}.kubeconfig", self.name());
-        match self {
-            // Not beside the others, so that no test takes it by mistake.
-            Self::Bootstrap => dir.join("pki").join(file),
-            _ => dir.join("kubeconfigs").join(file),
+        self.kubeconfig_of(dir, 0)
+    }
+
+    /// Names the kubeconfig of one API server, counted from 0. Those of the second API server are in the
+    /// subdirectory `apiserver-2`, and so on.
+    pub fn kubeconfig_of(self, dir: &Path, apiserver: usize) -> PathBuf {
+        // Not beside the others, so that no test takes it by mistake.
+        let sub = if self == Self::Bootstrap { "pki" } else { "kubeconfigs" };
+        let mut path = dir.join(sub);
+        if apiserver > 0 {
+            path.push(format!("apiserver-{}", apiserver + 1));
         }
+        path.join(format!("{}.kubeconfig", self.name()))
     }
 
     fn name(self) -> &'static str {
@@ -95,18 +103,21 @@ const ALL: [Identity; 10] = [
     Identity::Descheduler,
 ];
 
-/// Gives every identity a token and a kubeconfig.
-pub fn create(dir: &Path, server: &str, ca: &Path) -> Result<()> {
-    fs::create_dir_all(dir.join("kubeconfigs")).context("create the kubeconfigs directory")?;
+/// Gives every identity a token, and a kubeconfig for each of these API servers.
+pub fn create(dir: &Path, servers: &[String], ca: &Path) -> Result<()> {
     let mut tokens = String::new();
     for identity in ALL {
         let token = random_token()?;
         let (user, groups) = (identity.user(), identity.groups().unwrap_or_default());
         writeln!(tokens, "{token},{user},{user},\"{groups}\"")?;
 
-        let path = identity.kubeconfig(dir);
-        let content = kubeconfig(identity.name(), server, ca, &token);
-        fs::write(&path, content).with_context(|| format!("write {}", path.display()))?;
+        for (apiserver, server) in servers.iter().enumerate() {
+            let path = identity.kubeconfig_of(dir, apiserver);
+            let sub = path.parent().context("a kubeconfig lies in a directory")?;
+            fs::create_dir_all(sub).with_context(|| format!("create {}", sub.display()))?;
+            let content = kubeconfig(identity.name(), server, ca, &token);
+            fs::write(&path, content).with_context(|| format!("write {}", path.display()))?;
+        }
     }
     let path = token_file(dir);
     fs::write(&path, tokens).with_context(|| format!("write {}", path.display()))

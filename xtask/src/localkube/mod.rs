@@ -36,6 +36,7 @@ mod process;
 mod progress;
 mod start;
 mod state;
+mod status;
 
 use std::path::{Path, PathBuf};
 
@@ -64,6 +65,10 @@ pub fn run(args: &Args) -> Result<()> {
         Command::Restart { at, component, flags } => {
             Localkube::restart(&at.dir()?, component, flags)
         }
+        Command::Status(at) => {
+            print!("{}", status::table(&at.dir()?)?);
+            Ok(())
+        }
         Command::Down(at) => Localkube::down(&at.dir()?),
         Command::Env(at) => {
             for (name, value) in Localkube::open(&at.dir()?)?.env()? {
@@ -89,13 +94,15 @@ enum Command {
     Restart {
         #[command(flatten)]
         at: At,
-        /// A program of the control plane: kube-apiserver, kube-controller-manager, ...
+        /// A component of the control plane: kube-apiserver, kube-apiserver-2, kube-controller-manager, ...
         #[arg(value_name = "NAME")]
         component: String,
         /// A flag for it until it is restarted again; may be given several times
         #[arg(long = "flag", value_name = "--NAME=VALUE", allow_hyphen_values = true)]
         flags: Vec<String>,
     },
+    /// Print its components: pid, port, and whether each runs, is paused or has ended
+    Status(At),
     /// Stop the control plane and remove its directory
     Down(At),
     /// Print shell lines to use it: eval "$(cargo xtask localkube env)"

@@ -5,9 +5,13 @@ use std::fmt;
 use serde::{Deserialize, Serialize};
 
 /// On record with the control plane, so that nobody takes one for another.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, clap::Args)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, clap::Args)]
 #[expect(clippy::struct_excessive_bools, reason = "each is a flag of the command line")]
 pub struct Options {
+    /// How many kube-apiservers to run on the one etcd
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u8).range(1..=9))]
+    #[serde(default = "one")]
+    pub apiservers: u8,
     /// Run LWS too, whose replicas are groups of a leader and its workers
     #[arg(long)]
     pub lws: bool,
@@ -30,6 +34,25 @@ pub struct Options {
     /// A flag for kube-apiserver, which overrules localkube's own; may be given several times
     #[arg(long = "apiserver-flag", value_name = "--NAME=VALUE", allow_hyphen_values = true)]
     pub apiserver_flags: Vec<String>,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self {
+            apiservers: one(),
+            lws: false,
+            jobset: false,
+            descheduler: false,
+            without_pod_groups: false,
+            kubernetes: Release::default(),
+            apiserver_flags: Vec::new(),
+        }
+    }
+}
+
+/// The number of API servers of a control plane whose record does not name it.
+fn one() -> u8 {
+    1
 }
 
 /// Of Kubernetes.
@@ -77,8 +100,27 @@ impl fmt::Display for Options {
         let given = given.map(|(_, option)| option.to_owned());
         let older = self.kubernetes.module().map(|module| format!("--kubernetes={module}"));
         let flags = self.apiserver_flags.iter().map(|flag| format!("--apiserver-flag={flag}"));
-        let options: Vec<String> = given.chain(older).chain(flags).collect();
+        let several =
+            (self.apiservers != one()).then(|| format!("--apiservers={}", self.apiservers));
+        let options: Vec<String> =
+            several.into_iter().chain(given).chain(older).chain(flags).collect();
         f.write_str(if options.is_empty() { "no options" } else { "" })?;
         f.write_str(&options.join(" "))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_record_without_a_number_of_api_servers_is_of_one() {
+        let record = r#"{"lws": true, "apiserver_flags": []}"#;
+        let options: Options = serde_json::from_str(record).unwrap();
+        assert_eq!(options, Options { lws: true, ..Options::default() });
+        assert_eq!(options.to_string(), "--lws");
+
+        let several = Options { apiservers: 3, ..options };
+        assert_eq!(several.to_string(), "--apiservers=3 --lws");
     }
 }

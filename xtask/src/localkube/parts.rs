@@ -1,17 +1,25 @@
 //! Single parts of a control plane that runs, for whoever needs them otherwise than `up` starts them.
 
-use std::{path::Path, time::Duration};
+use std::{
+    path::{Path, PathBuf},
+    time::Duration,
+};
 
 use anyhow::{Context as _, Result, bail};
 
 use super::{
-    cluster::Localkube, component, pki::Pki, ports::Reserved, probe::Prober, process::Process,
-    state::State,
+    cluster::Localkube, component, identity::Identity, pki::Pki, ports::Reserved, probe::Prober,
+    process::Process, state::State,
 };
 
 impl Localkube {
     pub fn dir(&self) -> &Path {
         &self.dir
+    }
+
+    /// One of the programs that came with the control plane, such as kubectl.
+    pub fn program(&self, name: &str) -> PathBuf {
+        self.programs.join(name)
     }
 
     /// Ends a component for good.
@@ -27,12 +35,13 @@ impl Localkube {
         let pki = Pki::open(&self.dir);
         let port = Reserved::any()?;
         let state = State::load(&self.dir)?.context("a control plane that runs has a state")?;
+        let kubeconfig = self.kubeconfig(Identity::KubeControllerManager);
         let mut component =
-            component::kube_controller_manager(&self.dir, &pki, port.port()?, &state.options);
+            component::kube_controller_manager(&kubeconfig, &pki, port.port()?, &state.options);
         component.args.push(format!("--controllers={controllers}"));
         port.release();
         let log = self.dir.join("logs").join(format!("{name}.log"));
-        let program = self.programs.join(&component.name);
+        let program = self.programs.join(component.program());
         let process =
             Process::spawn(name, &program, &component.args, &self.dir.join("home"), &log)?;
         let prober = Prober::new(&pki.cert("ca"))?;

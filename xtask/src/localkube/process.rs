@@ -64,6 +64,11 @@ impl Process {
             && boot_id().is_ok_and(|boot| boot == self.boot)
     }
 
+    /// Whether the process is alive and stopped by a signal.
+    pub fn is_paused(&self) -> bool {
+        self.is_alive() && stat(self.pid).is_some_and(|stat| stat.is_paused)
+    }
+
     /// Asks the process to end, and kills it if it does not within `grace`.
     pub fn stop(&self, grace: Duration) -> Result<()> {
         const AFTER_KILL: Duration = Duration::from_secs(5);
@@ -79,6 +84,8 @@ impl Process {
                         .with_context(|| format!("signal {} (pid {})", self.name, self.pid));
                 }
             }
+            // A paused process ends when it goes on.
+            kill_process(self.pid()?, Signal::CONT).ok();
             let deadline = Instant::now() + patience;
             while self.is_alive() && Instant::now() < deadline {
                 thread::sleep(Duration::from_millis(20));
@@ -100,6 +107,8 @@ impl Process {
 struct Stat {
     /// A zombie: it ended, and its parent has not yet asked how.
     is_dead: bool,
+    /// Stopped by a signal.
+    is_paused: bool,
     started: u64,
 }
 
@@ -108,8 +117,9 @@ fn stat(pid: i32) -> Option<Stat> {
     let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
     // The second field is the program's name in parentheses, in which anything may occur.
     let mut fields = stat.rsplit_once(')')?.1.split_whitespace();
-    let is_dead = matches!(fields.next()?, "Z" | "X");
-    Some(Stat { is_dead, started: fields.nth(18)?.parse().ok()? })
+    let state = fields.next()?;
+    let (is_dead, is_paused) = (matches!(state, "Z" | "X"), state == "T");
+    Some(Stat { is_dead, is_paused, started: fields.nth(18)?.parse().ok()? })
 }
 
 fn boot_id() -> Result<String> {
@@ -159,6 +169,26 @@ mod tests {
         process.stop(Duration::from_millis(100)).unwrap();
 
         assert!(!process.is_alive());
+        fs::remove_file(log).unwrap();
+    }
+
+    #[test]
+    fn a_paused_process_ends_within_its_grace() {
+        let home = std::env::temp_dir();
+        let log = home.join(format!("localkube-pause-test-{}.log", std::process::id()));
+        let args = ["60".to_owned()];
+        let process = Process::spawn("sleep", Path::new("/bin/sleep"), &args, &home, &log).unwrap();
+        assert!(!process.is_paused());
+        kill_process(process.pid().unwrap(), Signal::STOP).unwrap();
+        while !process.is_paused() {
+            thread::sleep(Duration::from_millis(5));
+        }
+
+        let began = Instant::now();
+        process.stop(Duration::from_secs(30)).unwrap();
+
+        assert!(began.elapsed() < Duration::from_secs(20), "it was killed instead");
+        assert!(!process.is_alive() && !process.is_paused());
         fs::remove_file(log).unwrap();
     }
 }

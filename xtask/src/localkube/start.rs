@@ -35,47 +35,44 @@ pub fn start(dir: &Path, state: &mut State) -> Result<()> {
         let (program, link) = (build::descheduler()?, dir.join("descheduler"));
         symlink(&program, &link).with_context(|| format!("link {}", link.display()))?;
     }
-    let ports: [Reserved; 8] = reserve()?;
-    let [etcd, etcd_peer, apiserver, controllers, scheduler, kwok, lws, jobset] = ports;
     let options = state.options.clone();
+    let [etcd, etcd_peer, controllers, scheduler, kwok, lws, jobset] = reserve()?;
+    let apiservers: Vec<Reserved> =
+        (0..options.apiservers).map(|_| Reserved::any()).collect::<Result<_>>()?;
 
     let pki = Pki::create(dir)?;
-    let server = format!("https://127.0.0.1:{}", apiserver.port()?);
-    identity::create(dir, &server, &pki.cert("ca"))?;
-    let mut starter = Starter { dir, state, prober: Prober::new(&pki.cert("ca"))? };
+    let server = |port: &Reserved| Ok(format!("https://127.0.0.1:{}", port.port()?));
+    let servers: Vec<String> = apiservers.iter().map(server).collect::<Result<_>>()?;
+    identity::create(dir, &servers, &pki.cert("ca"))?;
+    let spread = Spread { dir, apiservers: servers.len(), given: 0 };
+    let mut starter = Starter { dir, state, prober: Prober::new(&pki.cert("ca"))?, spread };
 
     let component = component::etcd(dir, etcd.port()?, etcd_peer.port()?);
     let etcd_port = etcd.port()?;
     let running = starter.spawn(&component, [etcd, etcd_peer])?;
     starter.await_ready(&running)?;
 
-    let component = component::kube_apiserver(dir, &pki, apiserver.port()?, etcd_port, &options);
-    let running = starter.spawn(&component, [apiserver])?;
-    starter.await_ready(&running)?;
+    starter.apiservers(&pki, apiservers, etcd_port)?;
 
-    let component = component::kube_controller_manager(dir, &pki, controllers.port()?, &options);
+    let kubeconfig = starter.spread.next(Identity::KubeControllerManager);
+    let port = controllers.port()?;
+    let component = component::kube_controller_manager(&kubeconfig, &pki, port, &options);
     let controllers = starter.spawn(&component, [controllers])?;
-    let component = component::kube_scheduler(dir, &pki, scheduler.port()?, &options);
+    let kubeconfig = starter.spread.next(Identity::KubeScheduler);
+    let component = component::kube_scheduler(&kubeconfig, &pki, scheduler.port()?, &options);
     let scheduler = starter.spawn(&component, [scheduler])?;
 
     starter.kubectl(&["apply", "--server-side", "-f", &rbac().display().to_string()])?;
     let stages = build::stages(&starter.state.programs)?;
-    let component = component::kwok(dir, stages.iter().map(PathBuf::as_path), kwok.port()?);
+    let kubeconfig = starter.spread.next(Identity::Kwok);
+    let component = component::kwok(&kubeconfig, stages.iter().map(PathBuf::as_path), kwok.port()?);
     let kwok = starter.spawn(&component, [kwok])?;
     for running in [&controllers, &scheduler, &kwok] {
         starter.await_ready(running)?;
     }
     // No pod can be created in a namespace before this exists, which the controllers see to.
     starter.kubectl(&["wait", "--for=create", "serviceaccount/default", "--timeout=30s"])?;
-
-    if options.lws {
-        let programs = starter.state.programs.clone();
-        starter.operator(&operator::LWS, programs, &pki, lws)?;
-    }
-    if options.jobset {
-        let programs = build::jobset(&starter.state.programs)?;
-        starter.operator(&operator::JOBSET, programs, &pki, jobset)?;
-    }
+    starter.operators(&pki, lws, jobset)?;
 
     starter.state.ready = true;
     starter.state.save(dir)
@@ -92,7 +89,9 @@ pub fn restart(dir: &Path, state: &mut State, name: &str, more: &[String]) -> Re
     component.args.extend(more.iter().cloned());
     // Not for long: kube-apiserver would wait until the last client ends its watch.
     state.processes[index].stop(Duration::from_secs(1))?;
-    let starter = Starter { dir, state, prober: Prober::new(&Pki::open(dir).cert("ca"))? };
+    let apiservers = usize::from(state.options.apiservers);
+    let spread = Spread { dir, apiservers, given: 0 };
+    let starter = Starter { dir, state, prober: Prober::new(&Pki::open(dir).cert("ca"))?, spread };
     keep(&starter.log(name))?;
     let running = starter.launch(&component)?;
     starter.state.processes[index] = running.process.clone();
@@ -104,6 +103,24 @@ struct Starter<'a> {
     dir: &'a Path,
     state: &'a mut State,
     prober: Prober,
+    spread: Spread<'a>,
+}
+
+/// Gives the components one API server after the other.
+struct Spread<'a> {
+    dir: &'a Path,
+    apiservers: usize,
+    /// How many components have one.
+    given: usize,
+}
+
+impl Spread<'_> {
+    /// The kubeconfig of the next API server in turn.
+    fn next(&mut self, identity: Identity) -> PathBuf {
+        let kubeconfig = identity.kubeconfig_of(self.dir, self.given % self.apiservers);
+        self.given += 1;
+        kubeconfig
+    }
 }
 
 /// A process that may not be ready yet.
@@ -114,6 +131,36 @@ struct Running {
 }
 
 impl Starter<'_> {
+    /// The first alone, since it creates what all of them need; then the others at once.
+    fn apiservers(&mut self, pki: &Pki, ports: Vec<Reserved>, etcd_port: u16) -> Result<()> {
+        let options = self.state.options.clone();
+        let mut others = Vec::new();
+        for (number, port) in ports.into_iter().enumerate() {
+            let own = port.port()?;
+            let component =
+                component::kube_apiserver(self.dir, pki, number, own, etcd_port, &options);
+            let running = self.spawn(&component, [port])?;
+            if number == 0 {
+                self.await_ready(&running)?;
+            } else {
+                others.push(running);
+            }
+        }
+        others.iter().try_for_each(|running| self.await_ready(running))
+    }
+
+    /// The controllers of workloads that the options ask for.
+    fn operators(&mut self, pki: &Pki, lws: Reserved, jobset: Reserved) -> Result<()> {
+        let programs = self.state.programs.clone();
+        if self.state.options.lws {
+            self.operator(&operator::LWS, programs.clone(), pki, lws)?;
+        }
+        if self.state.options.jobset {
+            self.operator(&operator::JOBSET, build::jobset(&programs)?, pki, jobset)?;
+        }
+        Ok(())
+    }
+
     fn spawn<const N: usize>(
         &mut self,
         component: &Component,
@@ -131,7 +178,7 @@ impl Starter<'_> {
     fn launch(&self, component: &Component) -> Result<Running> {
         let name = &component.name;
         let programs = component.programs.as_ref().unwrap_or(&self.state.programs);
-        let (program, home) = (programs.join(name), self.dir.join("home"));
+        let (program, home) = (programs.join(component.program()), self.dir.join("home"));
         let log = self.log(name);
         let process = Process::spawn(name, &program, &component.args, &home, &log)?;
         Ok(Running { process, probe: component.probe.clone(), log })
@@ -153,13 +200,15 @@ impl Starter<'_> {
         let kustomization = files.kustomization.display().to_string();
         self.kubectl(&["apply", "--server-side", "-k", &kustomization])?;
         self.kubectl_soon(&["wait", "--for=condition=Established", of.crd, "--timeout=30s"])?;
-        let component = component::operator(of, programs, self.dir, &files.config, port.port()?);
+        let kubeconfig = self.spread.next(of.identity);
+        let component = component::operator(of, programs, &kubeconfig, &files.config, port.port()?);
         let running = self.spawn(&component, [port])?;
         self.await_ready(&running)
     }
 
     fn await_ready(&self, running: &Running) -> Result<()> {
-        const PATIENCE: Duration = Duration::from_mins(1);
+        // Three API servers on two busy cores take more than a minute; one that has ended is noticed at once.
+        const PATIENCE: Duration = Duration::from_mins(3);
         let deadline = Instant::now() + PATIENCE;
         loop {
             let Err(reason) = self.prober.check(&running.probe) else { return Ok(()) };

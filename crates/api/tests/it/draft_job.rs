@@ -5,7 +5,7 @@
 use holdfast_api::decode::{Decoded, decode};
 use holdfast_core::io::{Change, Command, Input, Kind, SnapshotOutcome, WriteOutcome};
 use holdfast_core::model::{
-    Budget, BudgetStatus, GroupApi, ObjectKey, Operation, ResourceVersion, Timestamp,
+    Budget, BudgetStatus, GroupApi, ObjectKey, Operation, Pod, ResourceVersion, Timestamp,
 };
 use holdfast_core::verdict::{DenyReason, Verdict};
 use holdfast_core::{Config, Engine, Eviction};
@@ -40,7 +40,12 @@ fn with_replica_keys_it_counts_ten_replicas() {
 
 /// The answer for the first pod, and the budget's last status.
 fn evict_one_of(reference: impl Fn(usize) -> Value) -> (Verdict, BudgetStatus) {
-    let mut cluster = Cluster { engine: Engine::new(Config::default()), now: 1000, budget: None };
+    let mut cluster = Cluster {
+        engine: Engine::new(Config::default()),
+        now: 1000,
+        budget: None,
+        pods: Vec::new(),
+    };
     for kind in Config::default().kinds {
         cluster.tell(Input::NotServed(kind));
     }
@@ -88,6 +93,7 @@ struct Cluster {
     engine: Engine,
     now: i64,
     budget: Option<Budget>,
+    pods: Vec<Pod>,
 }
 
 impl Cluster {
@@ -96,8 +102,10 @@ impl Cluster {
         object["metadata"] = json!({"namespace": "n", "name": name, "uid": name,
             "resourceVersion": self.now.to_string(), "generation": 1});
         let decoded = decode(kind, object.to_string().as_bytes()).expect("it can be read");
-        if let Decoded::Budget(budget) = &decoded {
-            self.budget = Some(budget.clone());
+        match &decoded {
+            Decoded::Budget(budget) => self.budget = Some(budget.clone()),
+            Decoded::Pod(pod) => self.pods.push(pod.clone()),
+            _ => {}
         }
         self.tell(decoded.applied());
     }
@@ -119,10 +127,8 @@ impl Cluster {
                         inputs.push(Input::StatusWritten { budget, uid, outcome });
                     }
                     Command::ListNamespace { kind, namespace } => {
-                        let listed = self.budget.iter().filter(|b| b.key.kind.watched() == kind);
-                        let listed = listed.map(|b| Input::Budget(Change::Applied(b.clone())));
                         let version = ResourceVersion::from(self.now.to_string().as_str());
-                        let objects = listed.collect();
+                        let objects = self.listed(&kind);
                         let outcome = SnapshotOutcome::Listed { version, objects };
                         inputs.push(Input::Snapshot { kind, namespace, outcome });
                     }
@@ -131,6 +137,14 @@ impl Cluster {
             }
         }
         answer
+    }
+
+    fn listed(&self, kind: &Kind) -> Vec<Input> {
+        if *kind == Kind::Pod {
+            return self.pods.iter().map(|p| Input::Pod(Change::Applied(p.clone()))).collect();
+        }
+        let budgets = self.budget.iter().filter(|b| b.key.kind.watched() == *kind);
+        budgets.map(|b| Input::Budget(Change::Applied(b.clone()))).collect()
     }
 
     fn time(&self) -> Timestamp {

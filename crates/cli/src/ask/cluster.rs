@@ -36,6 +36,8 @@ pub struct Cluster {
     nodes: BTreeMap<String, Value>,
     budgets: BTreeMap<BudgetKey, Given>,
     versions: BTreeMap<Kind, String>,
+    /// `LeaderWorkerSets` that keep the rest of a group when one of its workers goes.
+    keeping_groups: BTreeSet<ObjectKey>,
     /// Where built-in budgets are the gate: the same cluster with these counted, to explain them by.
     behind: Option<Box<Self>>,
     /// Budgets that hold nobody back, and why.
@@ -108,6 +110,7 @@ impl Cluster {
             nodes: BTreeMap::new(),
             budgets: BTreeMap::new(),
             versions: BTreeMap::new(),
+            keeping_groups: BTreeSet::new(),
             behind,
             unenforced: BTreeMap::new(),
             unreadable: Vec::new(),
@@ -169,6 +172,9 @@ impl Cluster {
                 let given = Given { budget: budget.clone(), api_version, labels, place: None };
                 self.budgets.insert(budget.key.clone(), given);
             }
+            Decoded::Owner(owner) if owner.lws_keeps_group => {
+                self.keeping_groups.insert(owner.key.clone());
+            }
             _ => {}
         }
         self.engine.handle(self.now, decoded.applied());
@@ -217,6 +223,11 @@ impl Cluster {
 
     pub fn pod(&self, key: &ObjectKey) -> Option<&Value> {
         self.pods.get(key)
+    }
+
+    /// Whether this `LeaderWorkerSet` keeps the rest of a group when one of its workers goes.
+    pub fn keeps_groups(&self, leader_worker_set: &ObjectKey) -> bool {
+        self.keeping_groups.contains(leader_worker_set)
     }
 
     pub fn nodes(&self) -> impl Iterator<Item = (&String, &Value)> {

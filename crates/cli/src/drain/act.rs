@@ -10,7 +10,8 @@ use tokio::sync::mpsc;
 use tokio::task::JoinSet;
 use tokio::time::Instant;
 
-use super::follow::{Ask, Follow, Step};
+use super::follow::{Ask, Follow, Seen};
+use super::group;
 use super::progress::{Progress, Replicas};
 use crate::ask::Cluster;
 
@@ -111,8 +112,10 @@ impl<'a> Act<'a> {
             let pod = &going.unit.pods[ask.pod];
             self.progress.asking(going, pod);
             let key = ObjectKey::new(&going.unit.namespace, &pod.name);
+            let propagation = group::propagation(&going.unit, pod);
             let (drainer, uid) = (self.drainer.clone(), pod.uid.clone());
-            self.under_way.spawn(async move { (ask, drainer.evict(&key, &uid).await) });
+            self.under_way
+                .spawn(async move { (ask, drainer.evict(&key, &uid, propagation).await) });
         }
     }
 
@@ -146,14 +149,16 @@ impl<'a> Act<'a> {
     }
 
     fn see_pod(&mut self, pod: &Pod, deleted: bool) {
-        self.follow.saw(&pod.key, |of| match (of.uid == pod.uid, deleted, pod.terminating) {
-            (true, true, _) | (false, false, _) => Some(Step::Gone),
-            (true, false, true) => Some(Step::Leaving),
+        let now = self.started.elapsed();
+        self.follow.saw(now, &pod.key, |of| match (of.uid == pod.uid, deleted, pod.terminating) {
+            (true, true, _) => Some(Seen::Gone),
+            (true, false, true) => Some(Seen::Leaving),
+            (false, false, _) => Some(Seen::Replaced),
             _ => None,
         });
         // Room comes from pods that turn Ready, and from those that are at last gone and no longer expected.
         if pod.ready || deleted {
-            self.follow.changed(self.started.elapsed(), &pod.key.namespace);
+            self.follow.changed(now, &pod.key.namespace);
         }
     }
 
@@ -163,8 +168,9 @@ impl<'a> Act<'a> {
             going.unit.pods.iter().map(move |pod| (key(&pod.name), pod.uid.clone()))
         });
         let gone: Vec<_> = ours.filter(|pod| !listed.contains(pod)).collect();
+        let now = self.started.elapsed();
         for (key, uid) in gone {
-            self.follow.saw(&key, |of| (of.uid == uid).then_some(Step::Gone));
+            self.follow.saw(now, &key, |of| (of.uid == uid).then_some(Seen::Gone));
         }
     }
 }

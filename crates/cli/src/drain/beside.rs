@@ -9,13 +9,14 @@ use holdfast_server::Evicted;
 use holdfast_sim::{Answer, Behaviour, Drain, DrainOptions, Random, ReplicaKind, World};
 use serde_json::{Value, json};
 
-use super::follow::{Follow, Step};
+use super::follow::{Follow, Seen};
 use super::plan::Unit;
 use super::{Choice, DrainPlan};
 use crate::ask::{Builtins, Cluster, documents};
 use crate::simulate::{Input, world};
 
 const WORLDS: u64 = 1000;
+const WORLDS_OF_GROUPS: u64 = 100;
 const LIMIT: Duration = Duration::from_hours(2);
 
 #[test]
@@ -46,6 +47,25 @@ fn no_more_replicas_break_than_by_kubectl_in_1000_random_worlds() {
     assert!(ours.took < together.took && ours.took < each.took);
 }
 
+/// Whether the cluster deletes the rest of a group (the usual restart policy) or keeps it (None), no group breaks twice.
+#[test]
+fn groups_that_go_as_a_whole_break_once_in_100_random_worlds() {
+    let mut taken_along = 0;
+    for seed in 0..WORLDS_OF_GROUPS {
+        let (objects, nodes) = draw_groups(&mut Random::new(seed));
+        let ours = by_holdfast(simulated(&objects, seed), &objects, &nodes);
+        assert!(ours.ended, "{seed}: {ours:?}");
+        assert!(ours.broken.values().all(|times| *times == 1), "{seed}: {ours:?}");
+        let on_nodes = objects
+            .iter()
+            .filter(|object| nodes.iter().any(|node| object["spec"]["nodeName"] == **node));
+        let pods = on_nodes.count();
+        assert!(ours.evicted <= pods, "{seed}: {ours:?}");
+        taken_along += pods - ours.evicted;
+    }
+    assert!(taken_along > 0, "the drain evicted every pod of every group");
+}
+
 #[derive(Clone, Copy, Debug, Default)]
 struct Sum {
     breaks: usize,
@@ -56,10 +76,16 @@ struct Sum {
 struct Outcome {
     ended: bool,
     broken: BTreeMap<ObjectKey, usize>,
+    /// Evictions that were granted.
+    evicted: usize,
     took: Duration,
 }
 
 impl Outcome {
+    fn new(ended: bool) -> Self {
+        Self { ended, broken: BTreeMap::new(), evicted: 0, took: Duration::ZERO }
+    }
+
     fn breaks(&self) -> usize {
         self.broken.values().sum()
     }
@@ -70,13 +96,16 @@ impl Outcome {
         for replica in before.difference(&world.healthy_replicas()) {
             *self.broken.entry(replica.clone()).or_default() += 1;
         }
-        verdicts.iter().map(holdfast_core::verdict::Verdict::is_allow).collect()
+        let allowed: Vec<bool> =
+            verdicts.iter().map(holdfast_core::verdict::Verdict::is_allow).collect();
+        self.evicted += allowed.iter().filter(|allowed| **allowed).count();
+        allowed
     }
 }
 
 /// One command after the other. Each cordons its nodes first.
 fn by_kubectl(mut world: World, commands: &[&[String]], seed: u64) -> Outcome {
-    let mut outcome = Outcome { ended: true, broken: BTreeMap::new(), took: Duration::ZERO };
+    let mut outcome = Outcome::new(true);
     for nodes in commands {
         let options = DrainOptions { seed, ..DrainOptions::default() };
         let mut drain = Drain::new(nodes.iter().cloned(), options);
@@ -103,7 +132,7 @@ fn by_holdfast(mut world: World, objects: &[Value], nodes: &[String]) -> Outcome
     let (plan, _) = DrainPlan::make(&cluster, nodes, &Choice::default());
     let may_go = |unit: &Unit| !plan.blocked.iter().any(|blocked| blocked.unit == *unit);
     let mut follow = Follow::new(plan.units().map(|unit| (unit.clone(), may_go(unit))));
-    let mut outcome = Outcome { ended: false, broken: BTreeMap::new(), took: Duration::ZERO };
+    let mut outcome = Outcome::new(false);
     for node in nodes {
         world.cordon(node);
     }
@@ -133,9 +162,10 @@ fn see(follow: &mut Follow, world: &World) {
         going.unit.pods.iter().map(|pod| ObjectKey::new(&going.unit.namespace, &pod.name))
     });
     for key in keys.collect::<Vec<_>>() {
-        follow.saw(&key, |of| match world.pod(&key).filter(|pod| pod.uid == of.uid) {
-            None => Some(Step::Gone),
-            Some(pod) => pod.terminating.then_some(Step::Leaving),
+        follow.saw(world.elapsed(), &key, |of| match world.pod(&key) {
+            None => Some(Seen::Gone),
+            Some(pod) if pod.uid != of.uid => Some(Seen::Replaced),
+            Some(pod) => pod.terminating.then_some(Seen::Leaving),
         });
     }
     follow.look(world.elapsed(), |unit| {
@@ -177,6 +207,55 @@ fn draw(random: &mut Random) -> (Vec<Value>, Vec<String>) {
             objects.push(json!({"apiVersion": "v1", "kind": "Pod",
                 "metadata": {"name": format!("{group}-{pod}"), "labels": {"app": "all"},
                     "annotations": {"holdfast.dev/pod-group": group}, "ownerReferences": owner},
+                "spec": {"nodeName": name(random.between(0, nodes - 1)),
+                    "containers": [{"name": "c", "image": "i"}]},
+                "status": {"phase": "Running", "conditions": [{"type": "Ready", "status": "True"}]}}));
+        }
+    }
+    (objects, (0..drained).map(name).collect())
+}
+
+/// A `LeaderWorkerSet` over nodes of which some are drained, and a budget that lets some of its groups go.
+fn draw_groups(random: &mut Random) -> (Vec<Value>, Vec<String>) {
+    let nodes = random.between(3, 6);
+    let drained = random.between(1, nodes - 1);
+    let name = |node: i64| format!("node-{node}");
+    let mut objects: Vec<Value> = (0..nodes)
+        .map(|node| json!({"apiVersion": "v1", "kind": "Node", "metadata": {"name": name(node)}}))
+        .collect();
+    let (groups, size) = (random.between(2, 6), random.between(2, 4));
+    objects.push(json!({"apiVersion": "policy.holdfast.dev/v1", "kind": "PodDisruptionBudget",
+        "metadata": {"name": "budget"}, "spec": {"selector": {"matchLabels": {"app": "all"}},
+            "maxUnavailable": random.between(1, groups - 1), "budgetScope": "Workload"}}));
+    let policy = if random.chance(70) { "RecreateGroupOnPodRestart" } else { "None" };
+    let set = "leaderworkerset.x-k8s.io/v1";
+    objects.push(
+        json!({"apiVersion": set, "kind": "LeaderWorkerSet", "metadata": {"name": "serve"},
+        "spec": {"replicas": groups,
+            "leaderWorkerTemplate": {"size": size, "restartPolicy": policy}}}),
+    );
+    let stateful_set = |name: &str, replicas: i64, owner: Value| {
+        json!({"apiVersion": "apps/v1", "kind": "StatefulSet", "spec": {"replicas": replicas},
+            "metadata": {"name": name, "ownerReferences": [owner]}})
+    };
+    let owner = |api: &str, kind: &str, name: &str| json!({"apiVersion": api, "kind": kind, "name": name, "controller": true, "uid": ""});
+    objects.push(stateful_set("serve", groups, owner(set, "LeaderWorkerSet", "serve")));
+    for group in 0..groups {
+        let leader = format!("serve-{group}");
+        objects.push(stateful_set(&leader, size - 1, owner("v1", "Pod", &leader)));
+        for worker in 0..size {
+            let (pod, of) = match worker {
+                0 => (leader.clone(), "serve"),
+                _ => (format!("{leader}-{worker}"), leader.as_str()),
+            };
+            let labels = json!({"app": "all", "leaderworkerset.sigs.k8s.io/name": "serve",
+                "leaderworkerset.sigs.k8s.io/group-index": group.to_string(),
+                "leaderworkerset.sigs.k8s.io/group-key": leader,
+                "leaderworkerset.sigs.k8s.io/worker-index": worker.to_string()});
+            objects.push(json!({"apiVersion": "v1", "kind": "Pod",
+                "metadata": {"name": pod, "labels": labels,
+                    "annotations": {"leaderworkerset.sigs.k8s.io/size": size.to_string()},
+                    "ownerReferences": [owner("apps/v1", "StatefulSet", of)]},
                 "spec": {"nodeName": name(random.between(0, nodes - 1)),
                     "containers": [{"name": "c", "image": "i"}]},
                 "status": {"phase": "Running", "conditions": [{"type": "Ready", "status": "True"}]}}));

@@ -12,6 +12,7 @@ use holdfast_server::{Drainer, Evicted};
 use super::act::{Act, Ended};
 use super::choose::{Choice, Chosen};
 use super::follow::{Follow, Step};
+use super::group;
 use super::plan::Unit;
 use super::progress::{Progress, Replicas};
 use super::report::{DrainPlan, SCHEMA_VERSION};
@@ -231,11 +232,17 @@ fn foretell(plan: &DrainPlan) {
 
 async fn pretend(follow: &Follow, drainer: &Drainer, dry_run: DryRun) {
     for going in follow.units() {
-        for pod in &going.unit.pods {
-            let namespace = &going.unit.namespace;
+        let namespace = &going.unit.namespace;
+        for (index, pod) in going.unit.pods.iter().enumerate() {
+            if going.unit.follows && index > 0 {
+                println!("pod {namespace}/{} goes with it{}", pod.name, dry_run.suffix());
+                continue;
+            }
             println!("evicting pod {namespace}/{}{}", pod.name, dry_run.suffix());
             if dry_run == DryRun::Server {
-                match drainer.evict(&ObjectKey::new(namespace, &pod.name), &pod.uid).await {
+                let key = ObjectKey::new(namespace, &pod.name);
+                let propagation = group::propagation(&going.unit, pod);
+                match drainer.evict(&key, &pod.uid, propagation).await {
                     Evicted::Granted | Evicted::Gone => {}
                     Evicted::Denied(why) | Evicted::Unknown(why) | Evicted::Refused(why) => {
                         eprintln!(
@@ -314,6 +321,7 @@ mod tests {
             at_once: 0,
             costs: BTreeMap::new(),
             follows: false,
+            ends: false,
             recovery: None,
         };
         let wave = Wave {

@@ -19,9 +19,13 @@ const AGAIN_LAST: Duration = Duration::from_secs(5);
 /// What we have seen to be back, whoever decides has seen too by then: else the next part would break it.
 const SETTLES: Duration = Duration::from_secs(1);
 
-/// How long the rest of a unit is left to its controller. Evicted while that deletes it, a pod has a grant that no
-/// eviction uses, and that the pod after it is taken for disrupted by until it expires.
-const FOLLOWS: Duration = Duration::from_secs(5);
+/// How long the rest of a unit is left to its controller. Usually all of its pods end within a second. A pod that is
+/// evicted in that second can leave a grant that no eviction uses, and its deletion can cost the next group.
+const FOLLOWS: Duration = Duration::from_secs(15);
+
+/// The same, once a pod of it has a successor while the others stay: the controller has missed the eviction. The rest
+/// has to go before the unit is whole again, or it breaks twice.
+const FOLLOWS_REPLACED: Duration = Duration::from_secs(1);
 
 #[derive(Debug)]
 pub struct Follow {
@@ -37,8 +41,12 @@ pub struct Going {
     /// In the order of the unit's pods.
     pub steps: Vec<Step>,
     class: Class,
-    /// When the first of it was granted.
+    /// When the first of it was granted, or seen to end.
     begun: Option<Duration>,
+    /// When the first of it was seen to have a successor.
+    replaced: Option<Duration>,
+    /// How many of its pods its controller has not deleted in time.
+    pub left_behind: usize,
     /// Some of its pods have gone, and whether they are back is not known.
     recovers: bool,
     /// Since when they are seen to be.
@@ -53,6 +61,15 @@ pub enum Step {
     Leaving,
     Gone,
     Failed(String),
+}
+
+/// What the watch says of a pod.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Seen {
+    Leaving,
+    Gone,
+    /// It is gone, and another pod has its name.
+    Replaced,
 }
 
 /// Units that the same budgets decide about, in the same way.
@@ -90,6 +107,8 @@ impl Follow {
             },
             unit,
             begun: None,
+            replaced: None,
+            left_behind: 0,
             recovers: false,
             whole: None,
         };
@@ -119,7 +138,13 @@ impl Follow {
             if spared && (going.recovers || going.is_under_way()) {
                 continue;
             }
-            let at_once = if is_free || spared {
+            let is_first = going.unit.follows && !going.is_begun();
+            if is_first && going.steps.contains(&Step::Asked) {
+                continue;
+            }
+            let at_once = if is_first {
+                1
+            } else if is_free || spared {
                 going.unit.at_once
             } else if going.is_begun() {
                 usize::MAX
@@ -128,6 +153,9 @@ impl Follow {
             };
             if !is_free && !going.is_begun() {
                 tried.push(going.class.clone());
+            }
+            if going.unit.follows && going.is_begun() && going.left_behind == 0 {
+                going.left_behind = going.steps.iter().filter(|step| **step == Step::Here).count();
             }
             let here = going.steps.iter_mut().enumerate().filter(|(_, step)| **step == Step::Here);
             for (pod, step) in here.take(at_once) {
@@ -143,8 +171,10 @@ impl Follow {
         let step = &mut going.steps[ask.pod];
         if answer == Evicted::Granted {
             self.held.remove(&going.class);
-            going.begun.get_or_insert(now);
             going.recovers = true;
+        }
+        if matches!(answer, Evicted::Granted | Evicted::Gone) {
+            going.begun.get_or_insert(now);
         }
         // Seen to go while it was asked about.
         if *step != Step::Asked {
@@ -185,23 +215,25 @@ impl Follow {
         }
     }
 
-    /// A pod was seen to end, or not to be there any more. Whether it is one of ours.
-    pub fn saw(&mut self, pod: &ObjectKey, is_gone: impl Fn(&PodOf) -> Option<Step>) -> bool {
-        let mut ours = false;
+    /// A pod was seen to end, or not to be there any more.
+    pub fn saw(&mut self, now: Duration, pod: &ObjectKey, look: impl Fn(&PodOf) -> Option<Seen>) {
         for going in self.units.iter_mut().filter(|going| going.unit.namespace == pod.namespace) {
             for (of, step) in going.unit.pods.iter().zip(&mut going.steps) {
-                if of.name == pod.name
-                    && *step != Step::Gone
-                    && let Some(seen) = is_gone(of)
-                {
-                    ours |= *step != seen;
-                    *step = seen;
+                if of.name != pod.name {
+                    continue;
+                }
+                let Some(seen) = look(of) else { continue };
+                if seen == Seen::Replaced {
+                    going.replaced.get_or_insert(now);
+                }
+                if *step != Step::Gone {
+                    *step = if seen == Seen::Leaving { Step::Leaving } else { Step::Gone };
                     // Perhaps before its eviction is answered.
+                    going.begun.get_or_insert(now);
                     going.recovers = true;
                 }
             }
         }
-        ours
     }
 
     /// When to poll even if nothing has been answered or seen.
@@ -252,8 +284,16 @@ impl Going {
         self.steps.iter().any(|step| matches!(step, Step::Asked | Step::Leaving))
     }
 
+    /// Until when the rest is left to the controller. The successor of a leader says nothing: the garbage collector
+    /// still deletes the workers of the old one.
     fn alone_until(&self) -> Option<Duration> {
-        Some(self.begun? + FOLLOWS).filter(|_| self.unit.follows)
+        if !self.unit.follows || (self.begun.is_none() && !self.unit.ends) {
+            return None;
+        }
+        let last = self.begun.unwrap_or_default() + FOLLOWS;
+        let has_leader = self.unit.pods.iter().any(|pod| pod.leader);
+        let replaced = self.replaced.filter(|_| !has_leader);
+        Some(replaced.map_or(last, |replaced| last.min(replaced + FOLLOWS_REPLACED)))
     }
 
     fn is_left_alone(&self, now: Duration) -> bool {
@@ -267,151 +307,4 @@ impl Going {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    const NOW: Duration = Duration::ZERO;
-
-    fn unit(name: &str, pods: usize, costs: &[&str]) -> Unit {
-        let pod = |index: usize| PodOf {
-            name: format!("{name}-{index}"),
-            uid: format!("{name}-{index}"),
-            node: "a".to_owned(),
-        };
-        Unit {
-            namespace: "ns".to_owned(),
-            name: name.to_owned(),
-            replica: true,
-            pods: (0..pods).map(pod).collect(),
-            at_once: pods,
-            costs: costs.iter().map(|&budget| (budget.to_owned(), 1)).collect(),
-            follows: false,
-            recovery: None,
-        }
-    }
-
-    fn follow(units: Vec<Unit>) -> Follow {
-        Follow::new(units.into_iter().map(|unit| (unit, true)))
-    }
-
-    fn asked(follow: &mut Follow, now: Duration) -> Vec<String> {
-        let asks = follow.poll(now);
-        asks.iter().map(|ask| follow.units[ask.unit].unit.pods[ask.pod].name.clone()).collect()
-    }
-
-    fn denied() -> Evicted {
-        Evicted::Denied("no room".to_owned())
-    }
-
-    #[test]
-    fn the_first_pod_is_tried_and_the_rest_of_the_replica_follows_and_then_the_next() {
-        let mut follow = follow(vec![unit("x", 3, &["b"]), unit("y", 2, &["b"])]);
-        assert_eq!(asked(&mut follow, NOW), ["x-0"]);
-        assert!(asked(&mut follow, NOW).is_empty());
-        follow.answer(NOW, Ask { unit: 0, pod: 0 }, Evicted::Granted);
-        assert_eq!(asked(&mut follow, NOW), ["x-1", "x-2", "y-0"]);
-        follow.answer(NOW, Ask { unit: 1, pod: 0 }, denied());
-        assert!(asked(&mut follow, NOW).is_empty());
-        assert_eq!(follow.denials().collect::<Vec<_>>(), ["no room"]);
-    }
-
-    #[test]
-    fn a_denial_is_asked_about_when_something_changes_and_ever_more_rarely_otherwise() {
-        let mut follow = follow(vec![unit("x", 1, &["b"])]);
-        let (mut now, mut pauses) = (NOW, Vec::new());
-        for _ in 0..7 {
-            assert_eq!(asked(&mut follow, now), ["x-0"]);
-            follow.answer(now, Ask { unit: 0, pod: 0 }, denied());
-            let due = follow.next_due(now).unwrap();
-            assert!(asked(&mut follow, due.mul_f32(0.999)).is_empty());
-            pauses.push(due.abs_diff(now).as_millis());
-            now = due;
-        }
-        assert_eq!(pauses, [250, 500, 1000, 2000, 4000, 5000, 5000]);
-        assert_eq!(asked(&mut follow, now), ["x-0"]);
-        follow.answer(now, Ask { unit: 0, pod: 0 }, denied());
-        follow.changed(now, "other");
-        assert!(asked(&mut follow, now).is_empty());
-        follow.changed(now, "ns");
-        assert_eq!(asked(&mut follow, now), ["x-0"]);
-        follow.answer(now, Ask { unit: 0, pod: 0 }, denied());
-        assert_eq!(follow.next_due(now), Some(now + AGAIN_FIRST));
-    }
-
-    #[test]
-    fn what_one_budget_denies_holds_nothing_else_up() {
-        let mut blocked = unit("never", 1, &["b"]);
-        blocked.costs.insert("b".to_owned(), 1);
-        let units = [
-            (blocked, false),
-            (unit("x", 1, &["b"]), true),
-            (unit("y", 1, &["c"]), true),
-            (unit("z", 2, &[]), true),
-        ];
-        let mut follow = Follow::new(units);
-        assert_eq!(asked(&mut follow, NOW), ["never-0", "x-0", "y-0", "z-0", "z-1"]);
-        follow.answer(NOW, Ask { unit: 0, pod: 0 }, denied());
-        follow.answer(NOW, Ask { unit: 1, pod: 0 }, Evicted::Unknown("timeout".to_owned()));
-        assert_eq!(asked(&mut follow, AGAIN_FIRST), ["never-0", "x-0"]);
-    }
-
-    #[test]
-    fn what_goes_in_parts_waits_until_the_last_part_is_back() {
-        let mut spared = unit("x", 3, &["b"]);
-        spared.at_once = 1;
-        let mut follow = follow(vec![spared, unit("y", 1, &["b"])]);
-        assert_eq!(asked(&mut follow, NOW), ["x-0"]);
-        follow.answer(NOW, Ask { unit: 0, pod: 0 }, Evicted::Granted);
-        follow.look(NOW, |_| true);
-        assert_eq!(asked(&mut follow, NOW), ["y-0"], "the pod is not gone yet");
-        follow.saw(&ObjectKey::new("ns", "x-0"), |_| Some(Step::Gone));
-        follow.look(NOW, |_| false);
-        assert_eq!(follow.recovering().map(|unit| &*unit.name).collect::<Vec<_>>(), ["x"]);
-        assert!(asked(&mut follow, NOW).is_empty());
-        follow.look(NOW, |_| true);
-        assert!(asked(&mut follow, NOW).is_empty(), "not at once");
-        follow.look(SETTLES, |_| true);
-        assert_eq!(asked(&mut follow, SETTLES), ["x-1"]);
-        // The next is seen to go before its eviction is answered.
-        follow.saw(&ObjectKey::new("ns", "x-1"), |_| Some(Step::Gone));
-        assert!(asked(&mut follow, SETTLES).is_empty());
-        follow.answer(SETTLES, Ask { unit: 0, pod: 1 }, Evicted::Granted);
-        follow.look(SETTLES, |_| true);
-        assert!(asked(&mut follow, SETTLES).is_empty());
-        follow.look(2 * SETTLES, |_| true);
-        assert_eq!(asked(&mut follow, 2 * SETTLES), ["x-2"]);
-    }
-
-    #[test]
-    fn it_is_done_when_every_pod_is_seen_to_be_gone_or_cannot_go() {
-        let mut follow = follow(vec![unit("x", 2, &[]), unit("y", 1, &[])]);
-        let _ = follow.poll(NOW);
-        follow.answer(NOW, Ask { unit: 0, pod: 0 }, Evicted::Granted);
-        follow.answer(NOW, Ask { unit: 0, pod: 1 }, Evicted::Gone);
-        follow.answer(NOW, Ask { unit: 1, pod: 0 }, Evicted::Refused("forbidden".to_owned()));
-        assert!(!follow.is_done());
-        // A successor of the same name has another uid.
-        let pod = ObjectKey::new("ns", "x-0");
-        let seen = |of: &PodOf| (of.uid != "new").then_some(Step::Gone);
-        assert!(follow.saw(&pod, seen) && !follow.saw(&pod, seen));
-        assert!(follow.is_done());
-        let steps: Vec<&Step> = follow.on("a").map(|(_, _, step)| step).collect();
-        assert_eq!(steps, [&Step::Gone, &Step::Gone, &Step::Failed("forbidden".to_owned())]);
-    }
-
-    #[test]
-    fn what_its_controller_takes_is_left_to_it_for_a_while() {
-        let mut group = unit("x", 3, &["b"]);
-        group.follows = true;
-        let mut follow = Follow::new([(group, true)]);
-        let first = follow.poll(NOW);
-        assert_eq!(first, [Ask { unit: 0, pod: 0 }]);
-        follow.answer(NOW, first[0], Evicted::Granted);
-        assert_eq!(follow.poll(NOW), []);
-        assert_eq!(follow.next_due(NOW), Some(FOLLOWS));
-        let key = ObjectKey::new("ns", "x-1");
-        follow.saw(&key, |_| Some(Step::Gone));
-        // The other has not gone, so it is evicted after all.
-        assert_eq!(follow.poll(FOLLOWS), [Ask { unit: 0, pod: 2 }]);
-    }
-}
+mod tests;

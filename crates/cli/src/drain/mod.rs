@@ -11,6 +11,7 @@ mod beside;
 mod choose;
 mod command;
 mod follow;
+mod group;
 mod plan;
 mod progress;
 mod report;

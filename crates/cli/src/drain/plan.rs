@@ -26,9 +26,12 @@ pub struct Unit {
     pub at_once: usize,
     /// What it costs each budget that covers it, in that budget's unit.
     pub costs: BTreeMap<String, i64>,
-    /// Its controller takes the rest of it when one pod goes.
+    /// The cluster deletes the rest of it when one pod goes, so one pod is evicted.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub follows: bool,
+    /// A pod of this group is on its way out already, on these nodes or elsewhere.
+    #[serde(skip)]
+    pub ends: bool,
     /// From eviction until it is whole again, as observed.
     #[serde(skip)]
     pub recovery: Option<Duration>,
@@ -39,6 +42,9 @@ pub struct PodOf {
     pub name: String,
     pub uid: String,
     pub node: String,
+    /// The leader of a group, which owns the rest of it.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub leader: bool,
 }
 
 impl Unit {
@@ -192,6 +198,7 @@ mod tests {
             name: format!("{name}-{index}"),
             uid: String::new(),
             node: (*node).to_owned(),
+            leader: false,
         });
         Unit {
             namespace: "ns".to_owned(),
@@ -201,6 +208,7 @@ mod tests {
             at_once: nodes.len(),
             costs: [("b".to_owned(), 1)].into(),
             follows: false,
+            ends: false,
             recovery: Some(RECOVERY),
         }
     }

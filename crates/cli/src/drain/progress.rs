@@ -24,6 +24,7 @@ pub struct Progress {
     denials: BTreeSet<String>,
     begun: BTreeSet<String>,
     apart: BTreeSet<String>,
+    left_behind: BTreeSet<String>,
     whole: BTreeSet<String>,
 }
 
@@ -38,6 +39,7 @@ impl Progress {
             denials: BTreeSet::new(),
             begun: BTreeSet::new(),
             apart: BTreeSet::new(),
+            left_behind: BTreeSet::new(),
             whole: BTreeSet::new(),
         }
     }
@@ -84,6 +86,10 @@ impl Progress {
         {
             let pods = going.unit.pods.len().try_into().unwrap_or(i64::MAX);
             lines.push(format!("{name} goes, with {} here", count(pods, "pod")));
+        }
+        if going.left_behind > 0 && self.left_behind.insert(name.clone()) {
+            let pods = count(going.left_behind.try_into().unwrap_or(i64::MAX), "pod");
+            lines.push(format!("{name}: its controller has left {pods} here, evicting"));
         }
         for (pod, step) in going.unit.pods.iter().zip(&going.steps) {
             if *step == Step::Gone && self.gone.insert(pod.uid.clone()) {
@@ -210,7 +216,7 @@ mod tests {
 
     #[test]
     fn a_replica_goes_with_a_pod_or_with_pods() {
-        let pod = PodOf { name: "x-0".into(), uid: "x-0".into(), node: "a".into() };
+        let pod = PodOf { name: "x-0".into(), uid: "x-0".into(), node: "a".into(), leader: false };
         let unit = Unit {
             namespace: "ns".to_owned(),
             name: "x".to_owned(),
@@ -218,6 +224,7 @@ mod tests {
             pods: vec![pod],
             at_once: 1,
             follows: false,
+            ends: false,
             costs: [("b".to_owned(), 1)].into(),
             recovery: None,
         };

@@ -81,6 +81,8 @@ fn waves(plan: &DrainPlan) -> Table {
                 named(unit),
                 if unit.is_spared() {
                     format!("{}, {} at a time", unit.pods.len(), unit.at_once)
+                } else if unit.follows && unit.pods.len() > 1 {
+                    format!("{}, 1 evicted", unit.pods.len())
                 } else {
                     unit.pods.len().to_string()
                 },

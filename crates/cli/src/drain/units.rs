@@ -7,6 +7,7 @@ use holdfast_core::model::{BudgetKey, BudgetKind, ObjectKey};
 use holdfast_core::view::{self, BudgetView, PodView, ReplicaState};
 use serde_json::Value;
 
+use super::group::{self, Group};
 use super::plan::{PodOf, Unit};
 use crate::ask::{Cluster, Given};
 
@@ -39,16 +40,20 @@ pub fn units(cluster: &Cluster, evicted: &[ObjectKey]) -> Units {
     let views: Vec<Seen> = cluster.budgets().filter_map(seen).collect();
     let evicted: BTreeSet<&ObjectKey> = evicted.iter().collect();
     let mut grouped: BTreeMap<(&str, String, bool), Vec<&ObjectKey>> = BTreeMap::new();
-    let replicas = replicas(&views);
+    let (replicas, ending) = (replicas(&views), group::ending(cluster));
     for &pod in &evicted {
-        let (name, replica) = match replicas.get(pod) {
-            Some(replica) => (replica.clone(), true),
+        // A group goes as a whole under no budget too.
+        let replica = replicas.get(pod).cloned();
+        let replica = replica.or_else(|| Some(Group::of(cluster, pod)?.label()));
+        let (name, replica) = match replica {
+            Some(replica) => (replica, true),
             None => (pod.name.clone(), false),
         };
         grouped.entry((&pod.namespace, name, replica)).or_default().push(pod);
     }
     let mut units = Units::default();
-    for ((namespace, name, replica), pods) in grouped {
+    for ((namespace, name, replica), mut pods) in grouped {
+        pods.sort_by_key(|pod| !cluster.pod(pod).is_some_and(group::is_leader));
         let mut unit = Unit {
             namespace: namespace.to_owned(),
             name,
@@ -56,10 +61,12 @@ pub fn units(cluster: &Cluster, evicted: &[ObjectKey]) -> Units {
             pods: pods.iter().filter_map(|pod| described(cluster, pod)).collect(),
             at_once: pods.len(),
             costs: BTreeMap::new(),
-            follows: false,
+            follows: group::goes_as_a_whole(cluster, &pods),
+            ends: pods
+                .iter()
+                .any(|pod| Group::of(cluster, pod).is_some_and(|of| ending.contains(&of))),
             recovery: None,
         };
-        unit.follows = replica && pods.iter().any(|pod| is_of_lws(cluster, pod));
         let stuck = units.weigh(cluster, &views, &pods, &mut unit);
         match stuck {
             Some(why) => units.stuck.push((unit, why)),
@@ -215,13 +222,7 @@ fn described(cluster: &Cluster, key: &ObjectKey) -> Option<PodOf> {
     let pod = cluster.pod(key)?;
     let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
     let (uid, node) = (text(&pod["metadata"]["uid"]), text(&pod["spec"]["nodeName"]));
-    Some(PodOf { name: key.name.clone(), uid, node })
-}
-
-/// `LeaderWorkerSet` makes a whole group anew.
-fn is_of_lws(cluster: &Cluster, key: &ObjectKey) -> bool {
-    let labels = cluster.pod(key).map(|pod| &pod["metadata"]["labels"]);
-    labels.is_some_and(|labels| labels["leaderworkerset.sigs.k8s.io/group-key"].is_string())
+    Some(PodOf { name: key.name.clone(), uid, node, leader: group::is_leader(pod) })
 }
 
 fn is_running(cluster: &Cluster, key: &ObjectKey) -> bool {

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use super::Engine;
-use crate::io::{Command, Input, Kind, SnapshotOutcome};
+use crate::io::{Change, Command, Input, Kind, SnapshotOutcome};
 use crate::model::{ResourceVersion, Timestamp};
 use crate::namespace::Namespace;
 
@@ -75,17 +75,23 @@ impl Engine {
                 held.insert(key.name.as_str().into());
             }
             // The list is ahead of the watch, so it is no progress of the watch.
-            self.take_in(now, object);
+            match object {
+                Input::Budget(Change::Applied(budget)) => {
+                    self.within(now, &name, |ns, cx| ns.apply_listed_budget(cx, budget));
+                }
+                object => self.take_in(now, object),
+            }
         }
         self.within(now, &name, |ns, cx| {
+            if is_budget(kind) {
+                // Only the watch ends a budget: it also shows which grants the budget had last.
+                ns.budgets_listed(cx, kind, sent, Some(version));
+                return;
+            }
             if is_ahead {
                 ns.retain(cx, kind, Some(&version), &held);
             }
-            if is_budget(kind) {
-                ns.budgets_listed(cx, kind, sent, Some(version));
-            } else {
-                ns.caught_up(cx, kind, version);
-            }
+            ns.caught_up(cx, kind, version);
         });
     }
 

@@ -15,8 +15,8 @@ use std::time::Duration;
 use super::explain::refuse;
 use super::requests::Stage;
 use super::{Context, Namespace};
-use crate::io::{Command, Kind};
-use crate::model::{Operation, ResourceVersion, Timestamp};
+use crate::io::{Change, Command, Kind};
+use crate::model::{Budget, Operation, ResourceVersion, Timestamp};
 use crate::verdict::DenyReason;
 
 /// An allow rests on a list of the budgets that was sent at most this long ago.
@@ -30,7 +30,7 @@ const RENEWED_AFTER: Duration = Duration::from_millis(2500);
 pub(super) struct BudgetLists {
     /// When the newest list of each kind that has been answered was sent.
     sent: BTreeMap<Kind, Timestamp>,
-    /// The version of that list. Watch events up to it say nothing new.
+    /// The version of that list. Watch events up to it bring no budget back.
     versions: BTreeMap<Kind, ResourceVersion>,
     /// Kinds of which a list is under way.
     under_way: BTreeSet<Kind>,
@@ -117,9 +117,13 @@ impl Namespace {
         self.budget_lists.versions.remove(kind);
     }
 
-    /// Whether a list of budgets has shown all of this kind up to this version.
-    pub(crate) fn is_listed(&self, kind: &Kind, version: &ResourceVersion) -> bool {
-        self.budget_lists.versions.get(kind).is_some_and(|listed| !listed.is_older_than(version))
+    /// Whether a list of budgets has shown that this budget is gone, or shown it in a newer state. Later states of a
+    /// budget that the cache has are news: they show what the budget granted last.
+    pub(crate) fn is_listed(&self, change: &Change<Budget>) -> bool {
+        let Change::Applied(budget) = change else { return false };
+        let known = self.budgets.get(&budget.key).is_some_and(|b| b.object.uid == budget.uid);
+        let listed = self.budget_lists.versions.get(&budget.key.kind.watched());
+        !known && listed.is_some_and(|listed| !listed.is_older_than(&budget.version))
     }
 }
 

@@ -100,6 +100,23 @@ impl Namespace {
         }
     }
 
+    /// A list that is ahead of the watch shows this budget. If the budget was recreated, the watch still has to show
+    /// what its predecessor granted last. Until it has shown the deletion, evictions in this namespace are denied.
+    pub(crate) fn apply_listed_budget(&mut self, cx: &mut Context<'_>, budget: Budget) {
+        let id = self.budget_id(&budget.key);
+        let known = self.budgets.get(&id).map(|entry| &entry.object);
+        let is_successor = known.is_some_and(|known| {
+            !known.uid.is_empty()
+                && known.uid != budget.uid
+                && !budget.version.is_older_than(&known.version)
+        });
+        if is_successor {
+            self.successors.insert(id, Box::new(budget));
+        } else {
+            self.apply_budget(cx, budget);
+        }
+    }
+
     /// A newer state of a budget that we know: from the watch, or from our own write or read. If its status is
     /// what we have written, or are writing, nothing needs to be looked at because of it.
     pub(super) fn take_in(

@@ -24,6 +24,8 @@ pub struct Held {
     pub is_anonymous: bool,
     /// Renewed by a later request; whatever becomes of that one, this grant is not its to refund.
     pub is_firm: bool,
+    /// The eviction names the pod's uid: the grant ends with the pod and passes to no successor.
+    pub is_pinned: bool,
 }
 
 impl Held {
@@ -145,14 +147,12 @@ impl Ledger {
             }
         }
         if pod.terminating && carries_evidence(pod) {
-            self.end(&pod.uid);
+            self.end_if(&pod.uid, |_| true);
         }
     }
 
     fn pod_went(&mut self, last: &Pod) {
-        if carries_evidence(last) {
-            self.end(&last.uid);
-        }
+        self.end_if(&last.uid, |held| held.is_pinned || carries_evidence(last));
         for held in self.held.iter_mut().filter(|h| h.bearer.as_ref() == Some(&last.uid)) {
             held.bearer = None;
         }
@@ -161,10 +161,10 @@ impl Ledger {
         self.held.retain(|held| held.bearer.is_some() || !orphaned.contains(&held.budget));
     }
 
-    fn end(&mut self, uid: &str) {
+    fn end_if(&mut self, uid: &str, ends: impl Fn(&Held) -> bool) {
         let (ended, alive) = std::mem::take(&mut self.held)
             .into_iter()
-            .partition(|h| h.bearer.as_deref() == Some(uid));
+            .partition(|h| h.bearer.as_deref() == Some(uid) && ends(h));
         self.held = alive;
         for held in Vec::<Held>::into_iter(ended) {
             for bearer in held.bearers {
@@ -186,6 +186,7 @@ impl Ledger {
             if let Some(held) = self.held.iter_mut().find(|h| h.budget == *key && h.is(grant)) {
                 held.cost = grant.cost;
                 held.eviction.clone_from(&grant.eviction);
+                held.is_pinned = grant.pinned;
             } else if !self.ended.contains(&(key.clone(), grant.uid.clone())) {
                 let pod = ObjectKey::new(&key.object.namespace, &grant.pod);
                 self.held.push(Held {
@@ -197,6 +198,7 @@ impl Ledger {
                     eviction: grant.eviction.clone(),
                     is_anonymous: false,
                     is_firm: false,
+                    is_pinned: grant.pinned,
                 });
             }
         }
@@ -216,6 +218,7 @@ impl Ledger {
                     eviction: String::new(),
                     is_anonymous: true,
                     is_firm: false,
+                    is_pinned: false,
                 });
             }
         }

@@ -41,6 +41,8 @@ pub struct Lone {
     /// Reads of budgets are not answered.
     pub are_reads_silent: bool,
     pub writes: usize,
+    /// Objects that cannot be decoded, as the watch told of them. Lists hold them too.
+    garbled: Vec<Input>,
     held: Vec<Command>,
     asked: usize,
     verdicts: BTreeMap<String, Verdict>,
@@ -70,6 +72,7 @@ impl Lone {
             are_writes_held: false,
             are_reads_silent: false,
             writes: 0,
+            garbled: Vec::new(),
             held: Vec::new(),
             asked: 0,
             verdicts: BTreeMap::new(),
@@ -85,6 +88,11 @@ impl Lone {
     }
 
     pub fn feed(&mut self, input: Input) {
+        if let Input::Unreadable { .. } = &input {
+            self.garbled.push(input.clone());
+        } else if let Some((kind, key, _)) = input.subject() {
+            self.garbled.retain(|garbled| subject(garbled) != Some((&kind, key)));
+        }
         let mut inputs = std::collections::VecDeque::from([input]);
         while let Some(input) = inputs.pop_front() {
             self.engine.handle(self.now, input);
@@ -94,6 +102,27 @@ impl Lone {
                 inputs.extend(self.execute(command));
             }
         }
+    }
+
+    fn listed(&self, kind: &Kind, namespace: &str) -> Vec<Input> {
+        let readable: Vec<Input> = match kind {
+            Kind::Pod => {
+                let pods = self.pods.values().filter(|p| p.key.namespace == namespace);
+                pods.map(|p| Input::Pod(Change::Applied(p.clone()))).collect()
+            }
+            Kind::Budget | Kind::UnavailableBudget => {
+                let budgets = self.budgets.values().filter(|b| b.key.kind.watched() == *kind);
+                budgets.map(|b| Input::Budget(Change::Applied(b.clone()))).collect()
+            }
+            _ => panic!("a lone instance lists pods and budgets only, not {kind}"),
+        };
+        let garbled = self.garbled.iter().filter(|g| subject(g).is_some_and(|(of, _)| of == kind));
+        let is_garbled = |object: &Input| {
+            let named = object.subject().map(|(_, key, _)| key);
+            garbled.clone().any(|garbled| subject(garbled).map(|(_, key)| key) == named)
+        };
+        let readable = readable.into_iter().filter(|object| !is_garbled(object));
+        readable.chain(garbled.clone().cloned()).collect()
     }
 
     fn execute(&mut self, command: Command) -> Vec<Input> {
@@ -149,17 +178,7 @@ impl Lone {
                 vec![Input::ScaleRead { namespace, owner, outcome }]
             }
             Command::ListNamespace { kind, namespace } => {
-                let objects = match kind {
-                    Kind::Pod => {
-                        let pods = self.pods.values().filter(|p| p.key.namespace == namespace);
-                        pods.map(|p| Input::Pod(Change::Applied(p.clone()))).collect()
-                    }
-                    Kind::Budget | Kind::UnavailableBudget => {
-                        let listed = self.budgets.values().filter(|b| b.key.kind.watched() == kind);
-                        listed.map(|b| Input::Budget(Change::Applied(b.clone()))).collect()
-                    }
-                    _ => panic!("a lone instance lists pods and budgets only, not {kind}"),
-                };
+                let objects = self.listed(&kind, &namespace);
                 let outcome = SnapshotOutcome::Listed { version: self.version.into(), objects };
                 vec![Input::Snapshot { kind, namespace, outcome }]
             }
@@ -450,4 +469,12 @@ pub fn always_allow(budget: Budget) -> Budget {
 
 pub fn selecting(budget: Budget, selector: Option<LabelSelector>) -> Budget {
     Budget { spec: BudgetSpec { selector, scope: Scope::Pod, ..budget.spec }, ..budget }
+}
+
+/// Kind and key of an object that cannot be decoded.
+fn subject(input: &Input) -> Option<(&Kind, &ObjectKey)> {
+    match input {
+        Input::Unreadable { kind, key, .. } => Some((kind, key)),
+        _ => None,
+    }
 }

@@ -1,0 +1,43 @@
+//! Several API servers on one etcd, with faults in all of them while clients evict.
+//!
+//! ```text
+//!  32 clients ──> API servers ──> etcd ──> history of stored objects ──> verdict
+//!                  ^   |
+//!      instances of Holdfast, one at each API server; the API servers ask all of them, in turn
+//!  faults: kills, pauses and restarts API servers, instances and etcd
+//! ```
+//!
+//! The check believes neither Holdfast nor an API server's watch: it reads what etcd has stored.
+
+mod clients;
+mod count;
+mod etcd;
+mod faults;
+mod instances;
+mod kubelet;
+mod proof;
+mod storm;
+mod verdict;
+mod workload;
+
+use std::process::ExitCode;
+
+use holdfast_e2e::suite::{self, Test};
+use holdfast_e2e::{server, tests};
+use libtest_mimic::Arguments;
+
+fn main() -> ExitCode {
+    let mut tests: Vec<Test> = tests![
+        proof::an_eviction_without_room_is_found,
+        proof::a_loss_excuses_only_what_was_granted_before_it,
+        proof::the_rest_of_a_broken_group_is_no_second_loss,
+        proof::workers_of_an_earlier_leader_do_not_count,
+    ]
+    .into_iter()
+    .map(Test::without_nodes)
+    .collect();
+    let storm = tests![storm::faults_in_every_part_break_no_budget];
+    tests.extend(storm.into_iter().map(Test::on_several_apiservers));
+    let clean = || server::uninstall().map(drop);
+    suite::run(Arguments::from_args(), 1, &tests, clean, |()| clean())
+}

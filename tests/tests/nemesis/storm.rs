@@ -1,0 +1,173 @@
+//! The test: faults everywhere while clients evict, and then a look at all that was stored.
+
+use std::env;
+use std::fs;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use holdfast_e2e::fixture::fixture;
+use holdfast_e2e::server;
+use holdfast_e2e::wait::SetWhenDropped;
+use serde_json::{Value, json};
+
+use crate::clients::{Answers, evict_all_the_time};
+use crate::etcd::{Change, Etcd};
+use crate::faults::Nemesis;
+use crate::instances::Instances;
+use crate::kubelet;
+use crate::verdict::{self, Verdict};
+use crate::workload::Workload;
+
+const CLIENTS: usize = 32;
+
+/// A grant whose eviction came to nothing ends after two minutes.
+const EXPIRED: Duration = Duration::from_secs(240);
+
+pub fn faults_in_every_part_break_no_budget() {
+    let number = |name: &str| env::var(name).ok().and_then(|text| text.parse::<u64>().ok());
+    let length = Duration::from_secs(number("HOLDFAST_NEMESIS_SECONDS").unwrap_or(75));
+    let seed = number("HOLDFAST_NEMESIS_SEED").unwrap_or_else(|| u64::from(std::process::id()));
+    let mode = fixture().mode.flag();
+    println!("nemesis, {mode} mode: {} s, HOLDFAST_NEMESIS_SEED={seed}", length.as_secs());
+
+    let etcd = Etcd::of_localkube().unwrap_or_else(|error| panic!("{error}"));
+    let instances = Instances::start();
+    let workload = Workload::create(&etcd);
+    let from = etcd.revision().expect("etcd answers");
+    let first = etcd.list(&workload.prefixes(), from).unwrap_or_else(|error| panic!("{error}"));
+
+    let began = Instant::now();
+    let (answers, over, clock) = (Answers::default(), AtomicBool::new(false), Clock::new(began));
+    let nemesis = Nemesis::new(&instances, began, length);
+    let mut problems = Vec::new();
+    std::thread::scope(|scope| {
+        let ends = SetWhenDropped(&over);
+        let pods = workload.world.path("api/v1", "pods", "");
+        let (over, clock, etcd) = (&over, &clock, &etcd);
+        scope.spawn(move || kubelet::run(&pods, over));
+        scope.spawn(move || clock.run(etcd, over));
+        storm(&workload, &nemesis, seed, &answers);
+        problems = settle(&workload, etcd);
+        drop(ends);
+    });
+
+    let history = history(&workload, &etcd, &first, from);
+    let verdict = verdict::judge(&first, &history, &answers.evicted());
+    report(mode, &verdict, &answers, &clock, history.len());
+    println!("faults: {:?}", nemesis.done());
+    println!(
+        "decided by the instances at the end: {:?}",
+        instances.decided(&workload.world.namespace)
+    );
+    keep(mode, &first, &history);
+    drop(workload);
+    // Which takes instances that run, in native mode.
+    server::uninstall().expect("it can be uninstalled");
+    assert!(answers.count(201) > 0 && answers.count(429) > 0, "{answers}");
+    assert!(!verdict.taken.is_empty(), "no eviction took a group");
+    assert!(verdict.violations.is_empty(), "{} budgets broken", verdict.violations.len());
+    assert!(problems.is_empty(), "{}", problems.join("\n"));
+}
+
+/// Clients until the faults are over.
+fn storm(workload: &Workload, nemesis: &Nemesis<'_>, seed: u64, answers: &Answers) {
+    let stop = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        let ends = SetWhenDropped(&stop);
+        for client in 0..CLIENTS {
+            let stop = &stop;
+            scope.spawn(move || evict_all_the_time(workload, client, answers, stop));
+        }
+        nemesis.rage(seed);
+        drop(ends);
+    });
+}
+
+/// Waits until all is as if nothing had happened; what is not.
+fn settle(workload: &Workload, etcd: &Etcd) -> Vec<String> {
+    let mut problems = Vec::new();
+    problems.extend(workload.wait_whole(etcd).err());
+    let left = workload.state(etcd).map(|state| state.grants().len());
+    println!("grants on record when every group was whole again: {left:?}");
+    match workload.wait_no_grants(etcd, EXPIRED) {
+        Ok(took) => println!("the last grant ended {:.0} s later", took.as_secs_f64()),
+        Err(error) => problems.push(error),
+    }
+    problems.extend(workload.wait_status_is_true(etcd).err());
+    problems
+}
+
+/// All that was stored, in order.
+fn history(workload: &Workload, etcd: &Etcd, first: &[Change], from: u64) -> Vec<Change> {
+    let mut history = Vec::new();
+    for (prefix, last) in workload.prefixes().iter().zip(workload.mark_end()) {
+        let part = etcd.history(prefix, first, from, last);
+        history.extend(part.unwrap_or_else(|error| panic!("{error}")));
+    }
+    history.sort_by_key(|change| change.revision);
+    history
+}
+
+fn report(mode: &str, verdict: &Verdict, answers: &Answers, clock: &Clock, writes: usize) {
+    println!("nemesis, {mode} mode: {writes} writes of pods, sets and budgets");
+    println!("{answers}");
+    for (budget, (counts, revision)) in &verdict.fewest {
+        let (healthy, needed) = (counts.healthy, counts.needed);
+        let at = clock.at(*revision);
+        println!("budget {budget}: fewest healthy {healthy} of needed {needed}, at {at}");
+    }
+    let (taken, lost) = (verdict.taken.len(), verdict.lost.len());
+    println!("groups that evictions took: {taken}; lost without an eviction: {lost}");
+    for loss in &verdict.lost {
+        println!("  {} {:?} by {}", clock.at(loss.revision), loss.group, loss.what);
+    }
+    for excused in &verdict.excused {
+        println!("excused by a loss after the grant: {excused}");
+    }
+    for violation in &verdict.violations {
+        println!("VIOLATION at {}: {violation}", clock.at(violation.loss.revision));
+    }
+}
+
+/// For people to look into.
+fn keep(mode: &str, first: &[Change], history: &[Change]) {
+    let line = |change: &Change| -> Value {
+        json!({"revision": change.revision, "key": change.key, "object": change.object})
+    };
+    let lines: Vec<String> =
+        first.iter().chain(history).map(|change| line(change).to_string()).collect();
+    let path = fixture().log(&format!("nemesis-{mode}-history"));
+    fs::write(&path, lines.join("\n")).unwrap_or_else(|e| panic!("{}: {e}", path.display()));
+}
+
+/// Which revision etcd had when.
+#[derive(Debug)]
+struct Clock {
+    began: Instant,
+    seen: Mutex<Vec<(Duration, u64)>>,
+}
+
+impl Clock {
+    fn new(began: Instant) -> Self {
+        Self { began, seen: Mutex::default() }
+    }
+
+    /// Until `stop`.
+    fn run(&self, etcd: &Etcd, stop: &AtomicBool) {
+        while !stop.load(Ordering::Relaxed) {
+            if let Some(revision) = etcd.revision() {
+                let seen = (self.began.elapsed(), revision);
+                self.seen.lock().expect("not poisoned").push(seen);
+            }
+            std::thread::sleep(Duration::from_millis(200));
+        }
+    }
+
+    /// The time of a revision, to a fraction of a second.
+    fn at(&self, revision: u64) -> String {
+        let seen = self.seen.lock().expect("not poisoned");
+        let first = seen.iter().find(|(_, known)| *known >= revision);
+        first.map_or("the end".to_owned(), |(at, _)| format!("{:.1} s", at.as_secs_f64()))
+    }
+}

@@ -1,0 +1,183 @@
+//! `LeaderWorkerSet`s under budgets that overlap.
+
+use std::time::{Duration, Instant};
+
+use holdfast_e2e::world::{WORLD, World};
+use serde_json::{Value, json};
+
+use crate::count::{self, State};
+use crate::etcd::Etcd;
+
+const NODES: usize = 4;
+/// Of each set.
+pub const GROUPS: usize = 8;
+/// Of each group.
+const PODS: usize = 3;
+
+const SETS: [&str; 2] = ["a", "b"];
+const SET_API: &str = "apis/leaderworkerset.x-k8s.io/v1";
+
+/// For a busy machine, whose API servers have just come back.
+const PATIENCE: Duration = Duration::from_mins(3);
+
+#[derive(Debug)]
+pub struct Workload {
+    pub world: World,
+}
+
+impl Workload {
+    /// All groups are Ready, and every status says so.
+    pub fn create(etcd: &Etcd) -> Self {
+        let world = World::new("nemesis");
+        (0..NODES).for_each(|i| drop(world.node(&format!("n{i}"))));
+        for set in SETS {
+            let path = world.path(SET_API, "leaderworkersets", "");
+            let _ = world.admin.post(&path, &manifest(&world, set)).ok();
+        }
+        let workload = Self { world };
+        workload.wait_whole(etcd).unwrap_or_else(|error| panic!("{error}"));
+        for (name, selector, threshold) in budgets() {
+            let mut spec =
+                json!({"selector": {"matchLabels": selector}, "budgetScope": "Workload"});
+            spec[threshold.0] = json!(threshold.1);
+            workload.world.budget(name, spec);
+        }
+        workload.wait_status_is_true(etcd).unwrap_or_else(|error| panic!("{error}"));
+        workload
+    }
+
+    /// Names of all pods when every group is whole.
+    pub fn pods() -> Vec<String> {
+        let groups = SETS.iter().flat_map(|set| (0..GROUPS).map(move |i| format!("{set}-{i}")));
+        let workers = |leader: String| {
+            let workers: Vec<String> = (1..PODS).map(|i| format!("{leader}-{i}")).collect();
+            [leader].into_iter().chain(workers)
+        };
+        groups.flat_map(workers).collect()
+    }
+
+    /// The places in etcd of all that decides whether a group is healthy and how many have to be.
+    pub fn prefixes(&self) -> Vec<String> {
+        let namespace = &self.world.namespace;
+        KINDS.iter().map(|(at, ..)| format!("/registry/{at}/{namespace}/")).collect()
+    }
+
+    /// The state that etcd has now.
+    pub fn state(&self, etcd: &Etcd) -> Result<State, String> {
+        let revision = etcd.revision().ok_or("etcd does not answer")?;
+        Ok(State::of(&etcd.list(&self.prefixes(), revision)?))
+    }
+
+    pub fn wait_whole(&self, etcd: &Etcd) -> Result<(), String> {
+        wait(PATIENCE, "every group is whole", || {
+            let healthy = self.state(etcd)?.healthy().len();
+            if healthy == SETS.len() * GROUPS { Ok(()) } else { Err(format!("{healthy} groups")) }
+        })
+    }
+
+    /// Every status has the numbers of a recount.
+    pub fn wait_status_is_true(&self, etcd: &Etcd) -> Result<(), String> {
+        wait(PATIENCE, "every status equals a recount", || {
+            let wrong = self.state(etcd)?.wrong_statuses();
+            if wrong.is_empty() { Ok(()) } else { Err(format!("{wrong:#?}")) }
+        })
+    }
+
+    /// Waits until no grant is on record; how long that took.
+    pub fn wait_no_grants(&self, etcd: &Etcd, limit: Duration) -> Result<Duration, String> {
+        let began = Instant::now();
+        wait(limit, "no grant is left", || {
+            let left = self.state(etcd)?.grants();
+            if left.is_empty() { Ok(()) } else { Err(format!("{left:#?}")) }
+        })?;
+        Ok(began.elapsed())
+    }
+
+    /// Writes to an object of every kind, at the end of all: the revision of each write, in the order
+    /// of [`Self::prefixes`].
+    pub fn mark_end(&self) -> Vec<u64> {
+        let mark = json!({"metadata": {"annotations": {"e2e.holdfast.dev/end": "true"}}});
+        let admin = &self.world.admin;
+        let write = |api: &str, plural: &str| {
+            let path = if plural == "poddisruptionbudgets" {
+                self.world.budget_path("")
+            } else {
+                self.world.path(api, plural, "")
+            };
+            let first = admin.list(&path).swap_remove(0);
+            let name = first["metadata"]["name"].as_str().unwrap_or_default();
+            let written = admin.patch(&format!("{path}/{name}"), &mark).ok().body;
+            let version = written["metadata"]["resourceVersion"].as_str();
+            version.and_then(|v| v.parse().ok()).expect("what is written has a version")
+        };
+        KINDS.iter().map(|(_, api, plural)| write(api, plural)).collect()
+    }
+}
+
+impl Drop for Workload {
+    /// At once, and not when the namespace goes: until then they would be written.
+    fn drop(&mut self) {
+        let limit = Duration::from_secs(20);
+        let sets = self.world.path(SET_API, "leaderworkersets", "");
+        for path in [self.world.budget_path(""), sets] {
+            if let Err(error) = self.world.admin.attempt(http::Method::DELETE, &path, None, limit) {
+                eprintln!("delete {path}: {error}");
+            }
+        }
+    }
+}
+
+/// Asks until it holds. Fails with what was seen last: the history is still to be looked at.
+fn wait(
+    limit: Duration,
+    what: &str,
+    mut holds: impl FnMut() -> Result<(), String>,
+) -> Result<(), String> {
+    let began = Instant::now();
+    while let Err(seen) = holds() {
+        if began.elapsed() > limit {
+            return Err(format!("waited {} s for: {what}\nlast seen: {seen}", limit.as_secs()));
+        }
+        std::thread::sleep(Duration::from_millis(200));
+    }
+    Ok(())
+}
+
+/// Where etcd has a kind, and the API.
+const KINDS: [(&str, &str, &str); 4] = [
+    (count::PODS, "api/v1", "pods"),
+    (count::STATEFUL_SETS, "apis/apps/v1", "statefulsets"),
+    (count::SETS, SET_API, "leaderworkersets"),
+    (count::BUDGETS, "", "poddisruptionbudgets"),
+];
+
+/// Name, labels of the pods, threshold. Every pod is under two.
+fn budgets() -> [(&'static str, Value, (&'static str, usize)); 3] {
+    [
+        ("a", json!({"set": "a"}), ("maxUnavailable", 2)),
+        ("b", json!({"set": "b"}), ("minAvailable", GROUPS - 1)),
+        ("both", json!({"app": "nemesis"}), ("maxUnavailable", 2)),
+    ]
+}
+
+fn manifest(world: &World, name: &str) -> Value {
+    json!({
+        "apiVersion": "leaderworkerset.x-k8s.io/v1",
+        "kind": "LeaderWorkerSet",
+        "metadata": {"name": name},
+        "spec": {"replicas": GROUPS, "leaderWorkerTemplate": {
+            "size": PODS,
+            "workerTemplate": {
+                "metadata": {
+                    "labels": {"app": "nemesis", "set": name},
+                    // Not kwok ends them, which deletes by name and may hit a successor: see `kubelet`.
+                    "annotations": {"localkube/lingers": "10h"},
+                },
+                "spec": {
+                    "nodeSelector": {WORLD: world.namespace},
+                    "containers": [{"name": "main", "image": "example.com/main"}],
+                },
+            },
+        }},
+    })
+}
