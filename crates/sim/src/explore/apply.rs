@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use holdfast_core::model::{Budget, DisruptionTarget, Operation, Pod, Timestamp};
 use holdfast_core::verdict::{AllowReason, Verdict};
-use holdfast_core::{Command, Engine, Eviction, Input};
+use holdfast_core::{Command, Engine, Eviction, Input, Kind};
 
 use super::fingerprint::Digest;
 use super::possible::CALL_SECS_MAX;
@@ -81,9 +81,9 @@ impl State {
 
     fn settle_one(&mut self) -> bool {
         for n in 0..self.instances.len() {
-            let process = &self.instances[n].process;
-            if !self.scope.slow_calls.contains(&n) && !process.calls.is_empty() {
-                self.call_and_answer(n);
+            let mut calls = self.instances[n].process.calls.iter();
+            if let Some(call) = calls.position(|call| !self.is_slow(n, call)) {
+                self.call_and_answer(n, call);
                 return true;
             }
         }
@@ -99,6 +99,12 @@ impl State {
         false
     }
 
+    /// Whether the call is a step of its own.
+    fn is_slow(&self, n: usize, call: &Command) -> bool {
+        let lists_budgets = matches!(call, Command::ListNamespace { kind: Kind::Budget, .. });
+        self.scope.slow_calls.contains(&n) && (self.scope.slow_budget_lists || !lists_budgets)
+    }
+
     /// Lets everything happen that is on its way, in any scope, and this much time pass.
     pub(super) fn settle_all(&mut self, secs: u32) {
         for _ in 0..secs {
@@ -107,7 +113,7 @@ impl State {
                 let busy = (0..self.instances.len())
                     .find(|n| !self.instances[*n].process.calls.is_empty());
                 if let Some(n) = busy {
-                    self.call_and_answer(n);
+                    self.call_and_answer(n, 0);
                     continue;
                 }
                 let all =
@@ -120,8 +126,8 @@ impl State {
         }
     }
 
-    fn call_and_answer(&mut self, n: usize) {
-        let command = self.process(n).calls.remove(0);
+    fn call_and_answer(&mut self, n: usize, call: usize) {
+        let command = self.process(n).calls.remove(call);
         let answer = self.execute(&command);
         self.feed(n, answer);
     }
@@ -169,7 +175,7 @@ impl State {
             object: None,
             generation: 0,
             exempt: false,
-            by_name: false,
+            by_name: self.scope.by_name,
             deadline: self.now + ANSWER_WITHIN,
         };
         self.feed(request.instance, Input::Evict(eviction));
@@ -201,7 +207,7 @@ impl State {
         }
     }
 
-    /// The API server marks the pod and deletes it, if it is still the pod that was decided about.
+    /// The API server marks the pod and deletes it.
     fn carry_out(&mut self, n: usize) {
         let allow = self.clients.allows.remove(n);
         let key = self.layout.pods[allow.pod].clone();
@@ -329,10 +335,12 @@ impl State {
     }
 
     fn after_step(&mut self) {
-        // The API server refuses an eviction whose pod is gone: it is pinned to the uid.
+        // The API server refuses an eviction whose pod is gone, unless it evicts by name.
         let (layout, pods) = (&self.layout, &self.truth.truth.pods);
+        let by_name = self.scope.by_name;
         self.clients.allows.retain(|allow| {
-            pods.get(&layout.pods[allow.pod]).is_some_and(|pod| pod.uid == allow.uid)
+            let pod = pods.get(&layout.pods[allow.pod]);
+            by_name || pod.is_some_and(|pod| pod.uid == allow.uid)
         });
         if let Some(secs) = self.scope.grant_secs_max {
             self.note_grants();

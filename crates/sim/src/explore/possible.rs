@@ -32,6 +32,9 @@ impl State {
         for (n, request) in self.scope.requests.iter().enumerate() {
             let asked = &self.clients.requests[n];
             let up = self.instances[request.instance].process.engine.is_some();
+            // By name the API server asks only about a pod that it has just seen.
+            let is_there = self.objects().pods.contains_key(&self.layout.pods[request.pod]);
+            let up = up && (is_there || !self.scope.by_name);
             if up && asked.open.is_none() && asked.attempts < request.attempts {
                 steps.push(Step::Ask(index(n)));
             }

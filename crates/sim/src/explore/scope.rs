@@ -21,6 +21,10 @@ pub struct Scope {
     pub lagging: &'static [(usize, Watched)],
     /// Instances whose calls and answers are steps of their own.
     pub slow_calls: &'static [usize],
+    /// Lists of budgets of those instances are steps too. Every request may send one, so that makes many states.
+    pub slow_budget_lists: bool,
+    /// The API server evicts whatever pod has the name, as in native mode. Otherwise it evicts the pod of the uid.
+    pub by_name: bool,
     /// Answers that may be lost and calls that may be given up.
     pub losses: u8,
     /// Instances that may crash, and how often in all.

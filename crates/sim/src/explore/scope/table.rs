@@ -15,6 +15,8 @@ const QUIET: Scope = Scope {
     requests: &[],
     lagging: &[],
     slow_calls: &[],
+    slow_budget_lists: false,
+    by_name: false,
     losses: 0,
     crashing: &[],
     crashes: 0,
@@ -60,7 +62,7 @@ pub const SCOPES: &[Scope] = &[
         lagging: &[(1, Pod)],
         slow_calls: &[1],
         flaps: 1,
-        spans: &[span(2, 3)],
+        spans: &[span(2, 2)],
         ..QUIET
     },
     Scope {
@@ -141,6 +143,34 @@ pub const SCOPES: &[Scope] = &[
         ..QUIET
     },
     Scope {
+        name: "by-name",
+        about: "evictions by name, and a pod that others delete and that comes back",
+        instances: 2,
+        replicas: TWO,
+        budgets: ONE_OF_TWO,
+        requests: &[ask(0, 0), ask(1, 1)],
+        lagging: &[(1, Pod)],
+        by_name: true,
+        deletions: 1,
+        creations: 1,
+        spans: &[span(2, 1), span(30, 1), span(60, 1)],
+        ..QUIET
+    },
+    Scope {
+        name: "listed-successor",
+        about: "a recreated budget that lists show before the watch shows its predecessor's end",
+        instances: 2,
+        replicas: TWO,
+        budgets: ONE_OF_TWO,
+        requests: &[ask(0, 0), ask(1, 1)],
+        lagging: &[(1, Pod), (1, Budget)],
+        slow_calls: &[1],
+        slow_budget_lists: true,
+        recreations: 1,
+        spans: &[span(6, 1)],
+        ..QUIET
+    },
+    Scope {
         name: "lost-answers",
         about: "status writes whose answers are lost, or that arrive late",
         instances: 2,
@@ -185,6 +215,7 @@ pub const SCOPES: &[Scope] = &[
         requests: &[ask(0, 0), ask(1, 1), ask(0, 2)],
         lagging: &[(0, Budget), (1, Budget)],
         slow_calls: &[0, 1],
+        slow_budget_lists: true,
         edits: 2,
         spans: &[span(2, 1)],
         ..QUIET
@@ -220,6 +251,7 @@ pub const SCOPES: &[Scope] = &[
         requests: &[ask(0, 0), ask(1, 2), ask(1, 3)],
         lagging: &[(0, Pod), (1, Pod), (1, Budget)],
         slow_calls: &[0, 1],
+        slow_budget_lists: true,
         losses: 1,
         crashing: &[0, 1],
         crashes: 1,
