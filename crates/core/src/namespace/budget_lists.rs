@@ -34,8 +34,8 @@ pub(super) struct BudgetLists {
     versions: BTreeMap<Kind, ResourceVersion>,
     /// Kinds of which a list is under way.
     under_way: BTreeSet<Kind>,
-    /// Requests that wait for a list.
-    waiting: BTreeSet<String>,
+    /// Requests that wait for a list, in the order in which they came.
+    waiting: Vec<String>,
 }
 
 impl BudgetLists {
@@ -69,7 +69,9 @@ impl Namespace {
         }
         if !recent {
             request.stage = Stage::Listing;
-            self.budget_lists.waiting.insert(id.to_owned());
+            if !self.budget_lists.waiting.iter().any(|waiting| waiting == id) {
+                self.budget_lists.waiting.push(id.to_owned());
+            }
         }
         recent
     }
@@ -104,7 +106,7 @@ impl Namespace {
         for id in std::mem::take(&mut self.budget_lists.waiting) {
             let operation = self.requests.get(&id).map(|r| r.eviction.operation);
             if operation.is_some_and(|operation| !kinds_for(operation).contains(kind)) {
-                self.budget_lists.waiting.insert(id);
+                self.budget_lists.waiting.push(id);
                 continue;
             }
             self.deny(cx, &id, refuse(DenyReason::BeingProcessed, &why));
