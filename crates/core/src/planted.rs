@@ -11,7 +11,7 @@ crate::described! {
     pub enum Bug {
         /// Decide although another instance has seen more (skip the watermark)
         SkipWatermark,
-        /// Take the grant of an earlier pod of the same name for this pod's (key grants by name)
+        /// Keep the grant of a pod that is gone, and take it for the next pod's of that name (key grants by name)
         GrantByName,
         /// Answer without a record what costs nothing (forget the surplus record)
         ForgetSurplus,
@@ -21,11 +21,11 @@ crate::described! {
         NoReadAfterLoss,
         /// Take a write whose answer was lost for written
         BelieveLostWrite,
-        /// Serve before the first sync
+        /// Serve before the first sync, and take what was read so far for all there is
         ServeUnsynced,
         /// Refund whatever grant the pod has, be it another request's
         RefundOthers,
-        /// Expire a grant without a live look
+        /// Expire a grant after 15 s, without a live look
         ExpireBlindly,
         /// Ask only the first of several budgets
         FirstBudgetOnly,

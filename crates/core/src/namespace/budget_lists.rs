@@ -58,6 +58,9 @@ impl Namespace {
         if request.eviction.exempt && operation != Operation::Evict {
             return true;
         }
+        if planted!(ServeUnsynced) && cx.unsynced.is_some() {
+            return true;
+        }
         let mut recent = true;
         for kind in kinds_for(operation).iter().filter(|kind| cx.config.kinds.contains(kind)) {
             recent &= self.budget_lists.is_younger(kind, AGE_MAX, cx.now);

@@ -179,7 +179,7 @@ impl Ledger {
             read || (behind && !live.grant.uid.is_empty())
         };
         let strays = self.of_pod(pod).map(|g| g.grant.uid.clone()).filter(|of| of != uid);
-        for of in strays.collect::<Vec<_>>() {
+        for of in strays.filter(|_| !planted!(GrantByName)).collect::<Vec<_>>() {
             let ends = |g: &LiveGrant| g.grant.is_exact() || g.has_handler_ended(now);
             let ends = self.entry(pod, &of).is_some_and(ends);
             if self.entry(pod, uid).is_some() && !ends {
