@@ -47,7 +47,7 @@ impl Namespace {
 
     fn catch_up(&mut self, cx: &mut Context<'_>, id: &BudgetId, decides: bool) -> bool {
         let Some(budget) = self.budgets.get(id) else { return true };
-        if planted!(SkipWatermark) || (planted!(ServeUnsynced) && cx.unsynced.is_some()) {
+        if planted!(SkipWatermark) || cx.unsynced.is_some_and(|_| planted!(ServeUnsynced)) {
             return true;
         }
         let unseen = |(kind, version): (&Kind, &ResourceVersion)| {
