@@ -79,6 +79,8 @@ const KUBECONFIG: &str = "HOLDFAST_E2E_KUBECONFIG";
 const BIN: &str = "HOLDFAST_BIN";
 const PREVIOUS: &str = "HOLDFAST_PREVIOUS_BIN";
 const NATIVE: &str = "HOLDFAST_E2E_NATIVE";
+/// The most API servers that localkube runs.
+const APISERVERS_MAX: usize = 9;
 
 /// In which Holdfast is tested.
 pub fn mode() -> Mode {
@@ -158,7 +160,7 @@ impl Fixture {
 
     /// How many API servers localkube runs.
     pub fn apiservers(&self) -> usize {
-        (0..).take_while(|n| self.kubeconfig_of("admin", *n).exists()).count()
+        (0..APISERVERS_MAX).take_while(|n| self.kubeconfig_of("admin", *n).exists()).count()
     }
 
     pub fn runs_lws(&self) -> bool {

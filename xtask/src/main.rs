@@ -3,6 +3,7 @@
 mod bench;
 mod dist;
 mod docs;
+mod explore;
 mod localkube;
 mod sim;
 mod test;
@@ -16,6 +17,7 @@ fn main() -> ExitCode {
         Chore::Bench(args) => bench::run(&args),
         Chore::Dist(args) => dist::run(&args).map(|()| true),
         Chore::Docs(args) => docs::run(&args),
+        Chore::Explore(args) => explore::run(&args),
         Chore::Localkube(args) => localkube::run(&args).map(|()| true),
         Chore::Sim(args) => sim::run(&args),
         Chore::Test(args) => test::run(&args),
@@ -46,6 +48,8 @@ enum Chore {
     Dist(dist::Args),
     /// Write the pages of docs/reference that are made from the code
     Docs(docs::Args),
+    /// Look for a schedule that breaks the promise: every interleaving of small worlds
+    Explore(explore::Args),
     /// Run a real Kubernetes control plane on this machine, for tests
     Localkube(localkube::Args),
     /// Try to break the budget: seeds of worlds in which everything goes wrong

@@ -1,7 +1,7 @@
 //! `cargo xtask test`: everything that has to hold before a change goes in, on a cold clone too.
 //!
 //! ```text
-//! fmt  clippy  unit  planted   each for itself
+//! fmt  clippy  unit  planted  explore   each for itself
 //! build -> localkube -> honest -> e2e -> page -> unavailable -> gangs -> outage -> instances -> down
 //!                                     the first that fails ends the row, but for down
 //!       -> localkube -> e2e -> native -> down      in native mode
@@ -162,6 +162,10 @@ impl Test<'_> {
             ];
             let many = [("HOLDFAST_SEEDS", "10000".into())];
             self.cargo("planted", &planted, if self.args.full { &many } else { &[] });
+            // Of the same build.
+            let explore = [&planted[..4], &["--test=explore"]].concat();
+            let many = [("HOLDFAST_STATES", "10000000".into())];
+            self.cargo("explore", &explore, if self.args.full { &many } else { &[] });
         }
         if self.wants(Stage::E2e) && self.build() {
             self.end_to_end()?;

@@ -3,6 +3,7 @@
 mod lists;
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::fmt;
 use std::sync::Arc;
 
 use crate::invariant::Violations;
@@ -68,7 +69,7 @@ impl Default for Config {
 type Listed = BTreeMap<String, BTreeSet<Box<str>>>;
 
 /// See the crate documentation for the contract.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct Engine {
     config: Config,
     /// The time of the newest input.
@@ -174,6 +175,23 @@ impl Engine {
     /// Which of its own checks have failed.
     pub fn violations(&self) -> Violations {
         self.counters.violations
+    }
+
+    /// Everything that later commands depend on: all but the configuration, the time and the
+    /// statistics. Exploration compares it as text to recognise a state that it has visited.
+    pub fn state(&self) -> impl fmt::Debug + '_ {
+        (
+            &self.namespaces,
+            &self.unsynced,
+            &self.lists,
+            self.progress.all_reached(),
+            &self.asked,
+            &self.waiting,
+            self.leads,
+            &self.timers,
+            self.reads.under_way(),
+            &self.leisure,
+        )
     }
 
     /// Recompute every counter from scratch and panic where it differs from the one kept.

@@ -13,14 +13,14 @@ impl Symbol {
     pub(crate) const STRANGER: Self = Self(u32::MAX);
 }
 
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(crate) struct Interner {
     symbols: BTreeMap<Arc<str>, Symbol>,
     slots: Vec<Slot>,
     free: Vec<u32>,
 }
 
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 struct Slot {
     text: Arc<str>,
     uses: u32,

@@ -35,7 +35,7 @@ const TOGETHER_MS: i64 = 250;
 /// and of this in a crowd.
 const TOGETHER_IN_CROWD_MS: i64 = 1000;
 
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(crate) struct Leisure {
     under_way: usize,
     /// Their housekeeping stays due. One that is written for another reason meanwhile has nothing to do

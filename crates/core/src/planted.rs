@@ -11,7 +11,7 @@ crate::described! {
     pub enum Bug {
         /// Decide although another instance has seen more (skip the watermark)
         SkipWatermark,
-        /// Take the grant of an earlier pod of the same name for this pod's (key grants by name)
+        /// Keep the grant of a pod that is gone, and take it for the next pod's of that name (key grants by name)
         GrantByName,
         /// Answer without a record what costs nothing (forget the surplus record)
         ForgetSurplus,
@@ -21,11 +21,11 @@ crate::described! {
         NoReadAfterLoss,
         /// Take a write whose answer was lost for written
         BelieveLostWrite,
-        /// Serve before the first sync
+        /// Serve before the first sync, and take what was read so far for all there is
         ServeUnsynced,
         /// Refund whatever grant the pod has, be it another request's
         RefundOthers,
-        /// Expire a grant without a live look
+        /// Expire a grant after 15 s, without a live look
         ExpireBlindly,
         /// Ask only the first of several budgets
         FirstBudgetOnly,
@@ -59,6 +59,18 @@ crate::described! {
         SpareGranted,
         /// Let a group by label count as long as enough of it is ready, whoever may take the rest
         ForgetWhole,
+        /// Ignore a watermark that rises while a list is in transit
+        IgnoreRisen,
+        /// Do not expect an owner whose last pod a grant took
+        ForgetEmptied,
+        /// Let a group that is disrupted as a whole shrink with the pod that a grant took
+        ShrinkWhole,
+        /// Extend a grant whenever its request is repeated
+        RenewForEver,
+        /// Decide by a new budget without the pods as of its creation
+        SkipCreation,
+        /// End a grant because its pod is gone, and record no version
+        GoneWithoutVersion,
     }
 }
 

@@ -8,7 +8,7 @@ use crate::io::Kind;
 use crate::model::ResourceVersion;
 
 /// The highest version seen of each kind, anywhere: a watch delivers its events in order.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct Progress {
     reached: BTreeMap<Kind, ResourceVersion>,
     /// Kinds by the name that they have in a status.
@@ -28,6 +28,10 @@ impl Progress {
                 self.reached.insert(kind.clone(), version.clone());
             }
         }
+    }
+
+    pub(crate) fn all_reached(&self) -> &BTreeMap<Kind, ResourceVersion> {
+        &self.reached
     }
 
     pub(crate) fn has_reached(&self, kind: &Kind, version: &ResourceVersion) -> bool {
@@ -50,7 +54,7 @@ impl Progress {
 }
 
 /// What a budget's numbers were computed from.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(crate) struct Seen(LiteMap<Kind, ResourceVersion>);
 
 impl Seen {

@@ -211,7 +211,7 @@ pub(crate) enum Dependency {
 }
 
 /// The objects of one namespace that replicas are resolved from.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(crate) struct Objects {
     pub(crate) groups: BTreeMap<(GroupApi, String), Box<PodGroup>>,
     pub(crate) workloads: BTreeMap<(GroupApi, String), Workload>,

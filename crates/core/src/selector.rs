@@ -8,7 +8,7 @@ use crate::intern::{Interner, Symbol};
 use crate::model::{LabelSelector, Operator};
 
 /// A pod's labels, sorted by key symbol.
-#[derive(Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Labels(Box<[(Symbol, Symbol)]>);
 
 impl Labels {
@@ -111,12 +111,12 @@ fn own((key, value): (&String, &String)) -> (String, String) {
     (key.clone(), value.clone())
 }
 
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct Selector {
     requirements: Vec<Requirement>,
 }
 
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 enum Requirement {
     In(Symbol, Vec<Symbol>),
     NotIn(Symbol, Vec<Symbol>),
@@ -255,7 +255,7 @@ pub(crate) fn display(selector: Option<&LabelSelector>) -> String {
 }
 
 /// Finds the selectors that may match, by one requirement of each: its anchor.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct SelectorIndex<Id> {
     by_pair: BTreeMap<(Symbol, Symbol), Vec<Id>>,
     by_key: BTreeMap<Symbol, Vec<Id>>,

@@ -54,7 +54,7 @@ pub(crate) struct Counted {
     pub(crate) intact: bool,
 }
 
-#[derive(Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Tally {
     pub(crate) pods: i64,
     pub(crate) healthy_pods: i64,
@@ -95,7 +95,7 @@ impl Hashed {
     }
 }
 
-#[derive(Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct ReplicaTally {
     pub(crate) pods: i64,
     pub(crate) healthy_pods: i64,

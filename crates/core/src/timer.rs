@@ -31,7 +31,7 @@ pub(crate) enum Due {
     Orphan { budget: BudgetId },
 }
 
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(crate) struct Timers {
     entries: BTreeSet<(Timestamp, Arc<str>, Due)>,
     announced: Option<Timestamp>,

@@ -380,7 +380,7 @@ fn refusal(command: &Command) -> Option<Input> {
 }
 
 /// What an instance is told when a call came to nothing that it knows of.
-fn no_answer(command: &Command) -> Option<Input> {
+pub(crate) fn no_answer(command: &Command) -> Option<Input> {
     use holdfast_core::io::{PodReadOutcome, ScaleOutcome, SnapshotOutcome, WriteOutcome};
     let why = || "no answer".to_owned();
     match command.clone() {

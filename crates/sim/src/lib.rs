@@ -38,6 +38,7 @@ pub mod chaos;
 mod client;
 mod cluster;
 mod drain;
+pub mod explore;
 mod faults;
 mod health;
 mod instance;

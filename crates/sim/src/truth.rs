@@ -8,7 +8,7 @@ use holdfast_core::{Change, Input, Kind};
 
 /// What the API server stores. One counter gives out uids and resource versions, as etcd's revision
 /// does, so versions compare across kinds.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(crate) struct Truth {
     pub pods: BTreeMap<ObjectKey, Pod>,
     pub budgets: BTreeMap<BudgetKey, Budget>,
@@ -20,6 +20,11 @@ pub(crate) struct Truth {
 }
 
 impl Truth {
+    /// Stores nothing yet, and has given out this version last.
+    pub fn at(counter: u64) -> Self {
+        Self { counter, ..Self::default() }
+    }
+
     /// Create or replace. The uid belongs to the stored object: a replacement keeps it.
     pub fn put<T: Resource>(&mut self, mut object: T) -> T {
         let version = self.next_version();

@@ -4,6 +4,16 @@
 use holdfast_core::planted::Bug;
 use holdfast_sim::chaos::planted::{SEEDS_MAX, find};
 
+/// Holes that random seeds missed. Exploration finds each in every run (`planted_bugs_are_found` in `tests/explore.rs`).
+const EXPLORED: &[Bug] = &[
+    Bug::IgnoreRisen,
+    Bug::ForgetEmptied,
+    Bug::ShrinkWhole,
+    Bug::RenewForEver,
+    Bug::SkipCreation,
+    Bug::GoneWithoutVersion,
+];
+
 #[test]
 fn every_planted_bug_is_found() {
     let given = std::env::var("HOLDFAST_SEEDS").ok();
@@ -13,6 +23,7 @@ fn every_planted_bug_is_found() {
     // for it always does: `a_lagging_instance_that_refunds_by_its_cache_is_found`.
     let wanted = |bug: &&Bug| given.is_some() || **bug != Bug::RefundByCache;
     let missed = |bug: &&Bug| find(**bug, 0, seeds).is_none();
-    let missed: Vec<&Bug> = Bug::ALL.iter().filter(wanted).filter(missed).collect();
+    let drawn = Bug::ALL.iter().filter(|bug| !EXPLORED.contains(bug));
+    let missed: Vec<&Bug> = drawn.filter(wanted).filter(missed).collect();
     assert!(missed.is_empty(), "not found: {missed:?}");
 }

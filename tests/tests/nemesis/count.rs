@@ -40,7 +40,9 @@ pub struct Counts {
 impl State {
     pub fn of(stored: &[Change]) -> Self {
         let mut state = Self::default();
-        stored.iter().for_each(|change| state.apply(change));
+        for change in stored {
+            state.apply(change);
+        }
         state
     }
 

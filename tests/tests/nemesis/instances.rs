@@ -37,7 +37,9 @@ impl Instances {
         };
         let places: Vec<Place> = (0..fixture().apiservers()).map(place).collect();
         // Known before they are ready: while the first installs, API servers call it already.
-        places.iter().for_each(|place| balancer.add(place.address.clone()));
+        for place in &places {
+            balancer.add(place.address.clone());
+        }
         let instances = Self { balancer, started: AtomicUsize::new(0), places };
         std::thread::scope(|scope| {
             for n in 0..instances.len() {

@@ -22,7 +22,7 @@ use crate::workload::Workload;
 const CLIENTS: usize = 32;
 
 /// A grant whose eviction came to nothing ends after two minutes.
-const EXPIRED: Duration = Duration::from_secs(240);
+const EXPIRED: Duration = Duration::from_mins(4);
 
 pub fn faults_in_every_part_break_no_budget() {
     let number = |name: &str| env::var(name).ok().and_then(|text| text.parse::<u64>().ok());

@@ -60,15 +60,12 @@ pub fn judge(first: &[Change], history: &[Change], evicted: &BTreeSet<String>) -
         for group in healthy.difference(&now) {
             let what = describe(change);
             let loss = Loss { revision: change.revision, group: group.clone(), what };
-            match judge.evicted_pod(change, before.as_ref()) {
-                Some(pod) => {
-                    judge.check(&state, &now, &loss, pod, &history[..=i], &mut verdict);
-                    verdict.taken.push(loss);
-                }
-                None => {
-                    judge.lost.insert(group.clone(), change.revision);
-                    verdict.lost.push(loss);
-                }
+            if let Some(pod) = judge.evicted_pod(change, before.as_ref()) {
+                judge.check(&state, &now, &loss, pod, &history[..=i], &mut verdict);
+                verdict.taken.push(loss);
+            } else {
+                judge.lost.insert(group.clone(), change.revision);
+                verdict.lost.push(loss);
             }
         }
         note_fewest(&state, &now, change.revision, &mut verdict);

@@ -8,7 +8,7 @@ use crate::model::{ResourceVersion, Timestamp};
 use crate::namespace::Namespace;
 
 /// A list of one namespace that is under way.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(super) struct Asked {
     at: Timestamp,
     /// The newest version of the kind that the watch had delivered by then.

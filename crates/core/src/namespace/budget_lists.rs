@@ -26,7 +26,7 @@ const AGE_MAX: Duration = Duration::from_secs(5);
 /// requests then never waits for a list.
 const RENEWED_AFTER: Duration = Duration::from_millis(2500);
 
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(super) struct BudgetLists {
     /// When the newest list of each kind that has been answered was sent.
     sent: BTreeMap<Kind, Timestamp>,
@@ -34,8 +34,8 @@ pub(super) struct BudgetLists {
     versions: BTreeMap<Kind, ResourceVersion>,
     /// Kinds of which a list is under way.
     under_way: BTreeSet<Kind>,
-    /// Requests that wait for a list.
-    waiting: BTreeSet<String>,
+    /// Requests that wait for a list, in the order in which they came.
+    waiting: Vec<String>,
 }
 
 impl BudgetLists {
@@ -58,6 +58,9 @@ impl Namespace {
         if request.eviction.exempt && operation != Operation::Evict {
             return true;
         }
+        if planted!(ServeUnsynced) && cx.unsynced.is_some() {
+            return true;
+        }
         let mut recent = true;
         for kind in kinds_for(operation).iter().filter(|kind| cx.config.kinds.contains(kind)) {
             recent &= self.budget_lists.is_younger(kind, AGE_MAX, cx.now);
@@ -69,7 +72,9 @@ impl Namespace {
         }
         if !recent {
             request.stage = Stage::Listing;
-            self.budget_lists.waiting.insert(id.to_owned());
+            if !self.budget_lists.waiting.iter().any(|waiting| waiting == id) {
+                self.budget_lists.waiting.push(id.to_owned());
+            }
         }
         recent
     }
@@ -104,7 +109,7 @@ impl Namespace {
         for id in std::mem::take(&mut self.budget_lists.waiting) {
             let operation = self.requests.get(&id).map(|r| r.eviction.operation);
             if operation.is_some_and(|operation| !kinds_for(operation).contains(kind)) {
-                self.budget_lists.waiting.insert(id);
+                self.budget_lists.waiting.push(id);
                 continue;
             }
             self.deny(cx, &id, refuse(DenyReason::BeingProcessed, &why));

@@ -20,7 +20,7 @@ use crate::timer::Due;
 /// A budget that is deleted and comes back within this time keeps its grants (semantics 5).
 const ORPHANED_GRANTS_KEPT: Duration = Duration::from_mins(2);
 
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(super) struct BudgetEntry {
     pub(super) id: BudgetId,
     /// As it stands on the API server, as far as we know.
@@ -50,14 +50,14 @@ pub(super) struct BudgetEntry {
 }
 
 /// Events that were published already, so that each is published once per change.
-#[derive(Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Announced {
     pub(super) no_pods: bool,
     pub(super) unmanaged_pods: bool,
     pub(super) sync_error: Option<String>,
 }
 
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(super) struct BuiltinEntry {
     pub(super) object: BuiltinBudget,
     pub(super) selector: Option<Selector>,

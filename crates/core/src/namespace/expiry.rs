@@ -87,7 +87,9 @@ impl Namespace {
             self.bind_grants(cx, pod);
             return self.look_again(cx, id, pod, uid);
         };
-        self.end_grant(cx, id, pod, uid, Some(&version));
+        let is_gone = matches!(outcome, PodReadOutcome::NotFound);
+        let version = Some(&version).filter(|_| !(is_gone && planted!(GoneWithoutVersion)));
+        self.end_grant(cx, id, pod, uid, version);
     }
 
     fn look_again(&mut self, cx: &mut Context<'_>, id: &BudgetId, pod: &str, uid: &str) {

@@ -166,6 +166,9 @@ impl Namespace {
         (name, uid): (&str, &str),
         version: &ResourceVersion,
     ) {
+        if planted!(GrantByName) {
+            return;
+        }
         for grants in self.orphans.values_mut() {
             let of_pod = |g: &Grant| g.pod == name && g.uid == uid;
             grants.retain(|live| !(of_pod(&live.grant) && live.grant.is_exact()));
@@ -240,8 +243,11 @@ impl Namespace {
             let behind = !self.has_seen_pods(cx, &id);
             let Some(budget) = self.budgets.get_mut(&id) else { continue };
             budget.strays |= behind;
-            if !behind && budget.has_pod_watermark() && budget.ledger.end_gone(name, &seen, cx.now)
-            {
+            let may_end = !behind && budget.has_pod_watermark();
+            let ended = may_end && budget.ledger.end_gone(name, &seen, cx.now);
+            if ended && planted!(GoneWithoutVersion) {
+                self.touch(cx, &id);
+            } else if ended {
                 self.saw_pod(cx, &id, &seen);
             }
         }

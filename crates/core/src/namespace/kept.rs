@@ -10,7 +10,7 @@ use uuid::Uuid;
 use crate::model::{ControllerRef, DisruptionTarget, Phase, Pod, ResourceVersion};
 use crate::replica::Member;
 
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(super) struct KeptPod {
     pub(super) uid: Uid,
     pub(super) version: ResourceVersion,
@@ -144,7 +144,7 @@ impl fmt::Display for Uid {
 }
 
 /// Controllers, each once, with the number of pods that have it.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(super) struct Controllers(BTreeMap<Arc<ControllerRef>, u32>);
 
 impl Controllers {

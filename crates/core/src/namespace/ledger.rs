@@ -14,7 +14,7 @@ const OTHERS_TURN: Duration = Duration::from_secs(10);
 const GRANTS_MAX: usize = 2000;
 const GRANTS_BYTES_MAX: usize = 512 * 1024;
 
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(super) struct Ledger {
     /// By pod name and uid.
     grants: BTreeMap<(String, String), LiveGrant>,
@@ -179,7 +179,7 @@ impl Ledger {
             read || (behind && !live.grant.uid.is_empty())
         };
         let strays = self.of_pod(pod).map(|g| g.grant.uid.clone()).filter(|of| of != uid);
-        for of in strays.collect::<Vec<_>>() {
+        for of in strays.filter(|_| !planted!(GrantByName)).collect::<Vec<_>>() {
             let ends = |g: &LiveGrant| g.grant.is_exact() || g.has_handler_ended(now);
             let ends = self.entry(pod, &of).is_some_and(ends);
             if self.entry(pod, uid).is_some() && !ends {

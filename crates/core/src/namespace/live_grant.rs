@@ -66,7 +66,7 @@ impl LiveGrant {
     /// The record renews a grant that this instance knew. The record decides about the age: the instance that
     /// renewed may have known a lower age, and its eviction needs time. Small differences are rounding.
     pub(super) fn renews(mut self, known_since: Timestamp) -> Self {
-        if known_since + AGE_LAG >= self.since {
+        if known_since + AGE_LAG >= self.since && !planted!(RenewForEver) {
             self.since = self.since.min(known_since);
         }
         self
@@ -94,7 +94,7 @@ impl LiveGrant {
     /// its renewals extend the grant and are always possible.
     pub(super) fn may_be_renewed(&self, operation: Operation, now: Timestamp) -> bool {
         let updates = self.grant.operation.keeps_pod() && operation.keeps_pod();
-        updates || now < self.since + RENEWED_WITHIN
+        updates || now < self.since + RENEWED_WITHIN || planted!(RenewForEver)
     }
 
     /// Returns whether every eviction that the grant stands for has ended in the API server, by time alone.
@@ -104,6 +104,9 @@ impl LiveGrant {
 
     /// Returns when to look whether the grant has expired.
     pub(super) fn expires_at(&self) -> Timestamp {
+        if planted!(ExpireBlindly) {
+            return self.recorded_at + AGE_STEP;
+        }
         let by_age = self.since + GRANT_EXPIRES;
         if self.passed { by_age.min(self.recorded_at + HANDLER_RUNS) } else { by_age }
     }

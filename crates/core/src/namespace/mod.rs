@@ -74,7 +74,7 @@ pub(crate) type BudgetId = Arc<BudgetKey>;
 /// Budgets that select one pod, in reservation order: hardly ever more than two.
 pub(crate) type Covering = SmallVec<[BudgetId; 2]>;
 
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct Namespace {
     name: Arc<str>,
     interner: Interner,
@@ -137,7 +137,7 @@ impl Context<'_> {
 }
 
 /// Live reads of pods that are under way.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(crate) struct Reads {
     next_token: u64,
     purposes: BTreeMap<u64, (Arc<str>, ReadPurpose)>,
@@ -149,7 +149,17 @@ pub(crate) enum ReadPurpose {
     Expire { budget: BudgetId, pod: String, uid: String, asked: Timestamp },
 }
 
+/// A token under a name by which [`crate::Engine::state`] can be compared: later tokens do not
+/// depend on its value, only on its being taken.
+#[derive(Debug)]
+#[expect(dead_code, reason = "it is there to be printed")]
+pub(crate) struct Token(u64);
+
 impl Reads {
+    pub(crate) fn under_way(&self) -> Vec<(Token, &(Arc<str>, ReadPurpose))> {
+        self.purposes.iter().map(|(token, read)| (Token(*token), read)).collect()
+    }
+
     pub(crate) fn begin(&mut self, namespace: &Arc<str>, purpose: ReadPurpose) -> u64 {
         self.next_token += 1;
         self.purposes.insert(self.next_token, (namespace.clone(), purpose));

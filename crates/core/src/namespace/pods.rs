@@ -22,7 +22,7 @@ const STALE_TARGET_AFTER: Duration = Duration::from_mins(2);
 /// If the clearing is lost, it is asked for again.
 const STALE_TARGET_RETRY: Duration = Duration::from_secs(10);
 
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(super) struct PodEntry {
     pub(super) name: Arc<str>,
     pub(super) pod: KeptPod,
@@ -34,7 +34,7 @@ pub(super) struct PodEntry {
 }
 
 /// A replica, whichever budgets select its pods.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(super) struct ReplicaEntry {
     pub(super) members: LiteMap<Arc<Member>, u32>,
     pub(super) names: BTreeSet<Arc<str>>,

@@ -20,7 +20,7 @@ const PACE: Duration = Duration::from_millis(100);
 const AGAIN: Duration = Duration::from_mins(5);
 
 /// Pods to be told, and those that were.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(super) struct Relating {
     due: BTreeSet<Arc<str>>,
     told: BTreeSet<Arc<str>>,

@@ -25,7 +25,7 @@ const REPLACEMENTS_MAX: usize = 2000;
 const LABELS_BYTES_MAX: usize = 256 * 1024;
 
 /// Replacements that the budget's object does not hold.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(super) struct Unwritten {
     /// Of the grants that a write under way carries.
     in_flight: Vec<PendingReplacement>,
@@ -220,6 +220,9 @@ impl Namespace {
 /// The sizes that the budget's groups keep.
 pub(super) fn sizes(budget: &BudgetEntry) -> BTreeMap<Arc<ReplicaKey>, i64> {
     let mut sizes = BTreeMap::new();
+    if planted!(ShrinkWhole) {
+        return sizes;
+    }
     for pending in budget.replacements().filter(|p| p.size > 0) {
         if let Some(key) = ReplicaKey::decode(&pending.replica) {
             let size = sizes.entry(Arc::new(key)).or_insert(0);

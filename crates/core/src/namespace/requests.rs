@@ -33,7 +33,7 @@ const ENDED: &str = "the pod ended a moment ago; try again to see that it is gon
 /// granted to bring it back.
 const ABANDONED_KEPT: Duration = Duration::from_mins(10);
 
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(super) struct Request {
     pub(super) eviction: Eviction,
     pub(super) stage: Stage,
@@ -47,7 +47,7 @@ pub(super) struct Request {
     pub(super) answered: bool,
 }
 
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(super) enum Stage {
     /// A live read of the pod is under way.
     Reading,
@@ -58,7 +58,7 @@ pub(super) enum Stage {
     Reserving(Reserving),
 }
 
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(super) struct Reserving {
     /// Covering budgets in reservation order, and which one is next.
     pub(super) budgets: Covering,

@@ -263,7 +263,7 @@ impl Namespace {
         let exact = !eviction.by_name && renewed.is_none_or(Grant::is_exact);
         let shared = renewed.is_some_and(|r| r.shared || (r.eviction != id && !exact));
         // A renewal does not extend a grant, but every update disrupts its pod anew.
-        let first = live.filter(|_| !operation.keeps_pod());
+        let first = live.filter(|_| !operation.keeps_pod() && !planted!(RenewForEver));
         let age = first.map_or(0, |live| cx.now.since(live.since).as_secs());
         let uids = reserving.budgets.iter().filter_map(|b| self.budgets.get(b));
         let uids = uids.map(|b| b.object.uid.clone());

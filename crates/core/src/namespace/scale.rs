@@ -15,7 +15,7 @@ const REFRESH: Duration = Duration::from_secs(30);
 /// Upstream forgets a failed sync until the next event (upstream 7.1.4); this is the mending.
 const RETRY: Duration = Duration::from_secs(5);
 
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(super) struct ScaleEntry {
     reference: ControllerRef,
     /// None until the first read is answered.

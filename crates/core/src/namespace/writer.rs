@@ -29,7 +29,7 @@ const PARTED: Duration = Duration::from_millis(300);
 /// A housekeeping write that the API server refused is tried again.
 const REJECTED_AGAIN: Duration = Duration::from_secs(5);
 
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(super) struct Writer {
     queue: VecDeque<Op>,
     pub(super) in_flight: Option<Batch>,
@@ -57,7 +57,7 @@ pub(super) enum Op {
 }
 
 /// The requests that one write grants, and what it takes back.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(super) struct Batch {
     pub(super) granted: Vec<Granted>,
     refunds: Vec<Op>,
@@ -67,7 +67,7 @@ pub(super) struct Batch {
     status: Option<Arc<BudgetStatus>>,
 }
 
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(super) struct Granted {
     pub(super) grant: Grant,
     pub(super) renewal: bool,

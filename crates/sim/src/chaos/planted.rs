@@ -30,6 +30,8 @@ pub fn find(bug: Bug, from: u64, seeds_max: u64) -> Option<Found> {
 fn profile(bug: Bug) -> Profile {
     match bug {
         Bug::UpdateIsOver | Bug::SpareGranted | Bug::ForgetWhole => Profile::Unavailable,
+        // Webhook mode pins evictions to a uid, so a name that is used again matters in native mode only.
+        Bug::NoSuccessor => Profile::Native,
         _ => Profile::Swarm,
     }
 }

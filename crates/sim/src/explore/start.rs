@@ -1,0 +1,137 @@
+//! How a small world begins: its objects are stored, and every instance has seen them.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+use holdfast_core::model::{GroupApi, GroupKind, ObjectKey, Owner, Timestamp};
+use holdfast_core::{Config, Kind};
+
+use super::scope::{Scope, Shape};
+use super::state::{Asked, Clients, Instance, Layout, Loss, Process, State, Stored, Used};
+use super::step::Watched;
+use crate::builders::{BudgetBuilder, budget, group, owner, pod};
+use crate::name::Name as _;
+use crate::truth::Truth;
+
+/// A whole second: fingerprints rely on it.
+const START: Timestamp = Timestamp::from_secs(1_800_000_000);
+
+/// Versions and uids have three digits from the beginning: fingerprints rely on it.
+const FIRST_VERSION: u64 = 100;
+
+/// The instances have written every status by then.
+const SETTLED_AFTER_SECS: u32 = 4;
+
+impl State {
+    pub(super) fn start(scope: &'static Scope) -> Self {
+        let clients = Clients {
+            requests: vec![Asked::default(); scope.requests.len()],
+            used: Used { spans: vec![0; scope.spans.len()], ..Used::default() },
+            lost: vec![Loss::Healthy; scope.pods().count()],
+            ..Clients::default()
+        };
+        let instance = || Instance {
+            process: Arc::new(Process::down()),
+            watch: std::array::from_fn(|_| VecDeque::new()),
+        };
+        let mut state = Self {
+            scope,
+            layout: Arc::new(Layout::of(scope)),
+            now: START,
+            truth: Arc::new(Stored { truth: stored(scope), digest: None }),
+            instances: (0..scope.instances).map(|_| instance()).collect(),
+            late: Vec::new(),
+            clients,
+            replies: Vec::new(),
+            violation: None,
+        };
+        for index in 0..scope.instances {
+            state.restart(index);
+        }
+        state.settle_all(SETTLED_AFTER_SECS);
+        state
+    }
+}
+
+impl Layout {
+    fn of(scope: &Scope) -> Self {
+        Self {
+            pods: scope.pods().map(|(_, name)| name.object_key()).collect(),
+            replica_of: scope.pods().map(|(replica, _)| replica).collect(),
+            budgets: scope.budgets.iter().map(|b| b.name.budget_key()).collect(),
+        }
+    }
+}
+
+fn stored(scope: &Scope) -> Truth {
+    let mut truth = Truth::at(FIRST_VERSION);
+    for replica in scope.replicas {
+        match replica.shape {
+            Shape::Gang(min) => {
+                truth.put(group(replica.name).gang(min).into_group());
+            }
+            Shape::Whole => {
+                truth.put(group(replica.name).gang(1).disrupt_whole().into_group());
+            }
+            Shape::LeaderWorkerSet => {
+                let lws = owner(Owner::LWS_GROUP, "LeaderWorkerSet", replica.name).replicas(1);
+                truth.put(lws.into_owner());
+            }
+        }
+    }
+    for index in 0..scope.pods().count() {
+        let mut pod = new_pod(scope, index);
+        pod.ready = true;
+        truth.put(pod);
+    }
+    for index in 0..scope.budgets.len() {
+        truth.put(new_budget(scope, index).into_budget());
+    }
+    truth
+}
+
+/// A pod of the scope as its controller makes it: running, and not ready yet.
+pub(super) fn new_pod(scope: &Scope, index: usize) -> holdfast_core::model::Pod {
+    let (replica, name) = scope.pods().nth(index).expect("the pod is in the scope");
+    let builder = pod(&name).running();
+    let of = scope.replicas[replica];
+    let builder = match of.shape {
+        Shape::Gang(_) | Shape::Whole => builder.group(of.name),
+        Shape::LeaderWorkerSet => builder.lws(of.name, 0, i64::from(of.pods)),
+    };
+    let covering = scope.budgets.iter().filter(|budget| budget.covers.contains(&replica));
+    covering.fold(builder, |builder, budget| builder.label(budget.name, "yes")).into_parts().0
+}
+
+pub(super) fn new_budget(scope: &Scope, index: usize) -> BudgetBuilder {
+    let shape = &scope.budgets[index];
+    let budget = budget(shape.name).select(shape.name, "yes").per_replica();
+    budget.spec(|spec| shape.threshold.write_into(spec))
+}
+
+pub(super) fn config() -> Config {
+    let kinds = Watched::ALL.into_iter().map(kind_of).collect();
+    Config { kinds, ..Config::default() }
+}
+
+pub(super) fn kind_of(watched: Watched) -> Kind {
+    match watched {
+        Watched::Pod => Kind::Pod,
+        Watched::Budget => Kind::Budget,
+        Watched::Group => Kind::PodGroup(GroupApi::Kubernetes),
+        Watched::Owner => Kind::Owner(GroupKind::new(Owner::LWS_GROUP, "LeaderWorkerSet")),
+    }
+}
+
+pub(super) fn watched(kind: &Kind) -> Watched {
+    match kind {
+        Kind::Pod => Watched::Pod,
+        Kind::PodGroup(_) => Watched::Group,
+        Kind::Owner(_) => Watched::Owner,
+        _ => Watched::Budget,
+    }
+}
+
+pub(super) fn index_of(pods: &[ObjectKey], key: &ObjectKey) -> Option<usize> {
+    pods.iter().position(|pod| pod == key)
+}
