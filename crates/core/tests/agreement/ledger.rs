@@ -2,10 +2,12 @@
 //! engine was told. Cases are shorter than two minutes, so nothing expires here; `vectors.rs` has that.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
 
 use holdfast_core::io::{Change, Input, Kind, WriteOutcome};
 use holdfast_core::model::{
     Budget, BudgetKey, BudgetStatus, DisruptionTarget, Grant, ObjectKey, Pod, ResourceVersion,
+    Timestamp,
 };
 
 use crate::reference::LiveGrant;
@@ -26,9 +28,18 @@ pub struct Held {
     pub is_firm: bool,
     /// The eviction names the pod's uid: the grant ends with the pod and passes to no successor.
     pub is_pinned: bool,
+    /// Other evictions by name rest on it too: when one has taken the pod, another may take the next of that name.
+    pub is_shared: bool,
+    pub granted_at: Timestamp,
 }
 
 impl Held {
+    /// An eviction by name takes no pod later than a minute after its grant was recorded (semantics 5.3).
+    pub fn is_over(&self, now: Timestamp) -> bool {
+        let is_by_name = !self.is_pinned && !self.is_anonymous;
+        is_by_name && self.granted_at + Duration::from_mins(1) <= now
+    }
+
     pub fn is(&self, grant: &Grant) -> bool {
         self.bearers.contains(&grant.uid)
             || (self.is_anonymous && grant.uid.is_empty() && self.pod.name == grant.pod)
@@ -147,12 +158,14 @@ impl Ledger {
             }
         }
         if pod.terminating && carries_evidence(pod) {
-            self.end_if(&pod.uid, |_| true);
+            self.end_if(&pod.uid, |held| held.is_pinned || !held.is_shared);
         }
     }
 
     fn pod_went(&mut self, last: &Pod) {
-        self.end_if(&last.uid, |held| held.is_pinned || carries_evidence(last));
+        self.end_if(&last.uid, |held| {
+            held.is_pinned || (carries_evidence(last) && !held.is_shared)
+        });
         for held in self.held.iter_mut().filter(|h| h.bearer.as_ref() == Some(&last.uid)) {
             held.bearer = None;
         }
@@ -187,6 +200,8 @@ impl Ledger {
                 held.cost = grant.cost;
                 held.eviction.clone_from(&grant.eviction);
                 held.is_pinned = grant.pinned;
+                held.is_shared = grant.shared;
+                held.granted_at = grant.granted_at;
             } else if !self.ended.contains(&(key.clone(), grant.uid.clone())) {
                 let pod = ObjectKey::new(&key.object.namespace, &grant.pod);
                 self.held.push(Held {
@@ -199,6 +214,8 @@ impl Ledger {
                     is_anonymous: false,
                     is_firm: false,
                     is_pinned: grant.pinned,
+                    is_shared: grant.shared,
+                    granted_at: grant.granted_at,
                 });
             }
         }
@@ -219,6 +236,8 @@ impl Ledger {
                     is_anonymous: true,
                     is_firm: false,
                     is_pinned: false,
+                    is_shared: false,
+                    granted_at: Timestamp::default(),
                 });
             }
         }
