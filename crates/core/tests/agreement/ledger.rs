@@ -12,6 +12,7 @@ use holdfast_core::model::{
 
 use crate::reference::LiveGrant;
 
+#[allow(clippy::struct_excessive_bools, reason = "each is a fact of its own, as in the status")]
 #[derive(Clone, Debug)]
 pub struct Held {
     pub budget: BudgetKey,
