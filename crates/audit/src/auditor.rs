@@ -125,6 +125,9 @@ pub struct Auditor {
     in_effect: BTreeMap<String, i64>,
     /// When the spec of a stored budget was written.
     since: BTreeMap<BudgetKey, Millis>,
+    /// By budget: the grants that were on record when the budget's spec was written. Their requests were decided by an
+    /// earlier spec, and may be answered later.
+    decided_before: BTreeMap<BudgetKey, Vec<Grant>>,
 }
 
 impl Auditor {
@@ -256,6 +259,8 @@ impl Auditor {
         let before = self.state.budgets.get(&budget.key);
         if before.is_none_or(|before| !same_spec(before, budget)) {
             self.since.insert(budget.key.clone(), self.now);
+            self.decided_before.insert(budget.key.clone(), budget.status.grants.clone());
+            self.memory.drop_deselected(budget);
         }
         for grant in budget.status.grants.iter().filter(|grant| !grant.uid.is_empty()) {
             let budgets = self.recorded.entry(grant.uid.clone()).or_default();
@@ -358,9 +363,13 @@ impl Auditor {
     fn lose(&mut self, pod: &Pod, budgets: BudgetKeys, generation: Option<i64>) {
         if let Some(replica) = replica::named(pod).filter(|_| generation.is_none()) {
             let sources = sources(&self.state, &replica, &[pod]);
-            for budget in &budgets {
+            // A budget that was edited since it granted the loss may select other pods.
+            let selects = |key: &&BudgetKey| {
+                self.state.budgets.get(*key).is_none_or(|budget| budget.covers(pod))
+            };
+            for budget in budgets.iter().filter(selects) {
                 for source in &sources {
-                    self.memory.keep_source(budget, source.clone());
+                    self.memory.keep_source(budget, source.clone(), pod.labels.clone());
                 }
             }
         }
@@ -384,6 +393,14 @@ impl Auditor {
         let loss = self.losses.get(&pod.uid);
         loss.is_some_and(|loss| loss.budgets.contains(key) && loss.is_lost(pod))
             || self.in_flight.iter().any(|a| a.budgets.contains(key) && a.hits(pod))
+            || self.was_granted_before(key, pod)
+    }
+
+    /// Whether the pod's recorded grant is older than the spec of its budget. Such a pod counts as lost from the start.
+    fn was_granted_before(&self, key: &BudgetKey, pod: &Pod) -> bool {
+        let Some(before) = self.decided_before.get(key) else { return false };
+        let grants = self.state.budgets.get(key).into_iter().flat_map(|b| &b.status.grants);
+        grants.filter(|g| g.uid == pod.uid).any(|g| before.contains(g))
     }
 }
 

@@ -75,9 +75,13 @@ impl Auditor {
         }
         let mut state = self.state.clone();
         for Recent { pod, .. } in &unknown {
-            let stored = state.pods.get(&pod.key).is_some_and(|stored| stored.uid == pod.uid);
-            // A successor may have the name.
-            let suffix = if stored { "" } else { "#gone" };
+            // A successor that is ready may have the name. Another one is not there for a process that does not know of
+            // the loss.
+            let successor = state.pods.get(&pod.key).filter(|stored| stored.uid != pod.uid);
+            let suffix = match successor {
+                Some(successor) if successor.ready => format!("#{}", pod.uid),
+                _ => String::new(),
+            };
             let name = Name::new(&pod.key.namespace, format!("{}{suffix}", pod.key.name));
             state.pods.insert(name, pod.clone());
         }

@@ -1,9 +1,9 @@
 //! What a grant leaves behind after its pod is gone (semantics 3.2 and 4).
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
 use crate::expected::Source;
-use crate::objects::{BudgetKey, Millis};
+use crate::objects::{Budget, BudgetKey, Labels, Millis};
 use crate::replica::Replica;
 
 /// A group that is disrupted as a whole is refilled within this time, or its size is forgotten.
@@ -11,8 +11,9 @@ pub const SIZE_KEPT_MS: Millis = 10 * 60 * 1000;
 
 #[derive(Clone, Debug, Default)]
 pub struct Memory {
-    /// Sources that lost a pod by a grant of this budget, until a selected pod of theirs is created.
-    sources: BTreeMap<BudgetKey, BTreeSet<Source>>,
+    /// Sources that lost a pod by a grant of this budget, until a selected pod of theirs is created; with the labels of
+    /// that pod.
+    sources: BTreeMap<BudgetKey, BTreeMap<Source, Labels>>,
     sizes: BTreeMap<(BudgetKey, Replica), Size>,
 }
 
@@ -24,7 +25,7 @@ struct Size {
 
 impl Memory {
     pub fn sources(&self, budget: &BudgetKey) -> impl Iterator<Item = &Source> {
-        self.sources.get(budget).into_iter().flatten()
+        self.sources.get(budget).into_iter().flat_map(BTreeMap::keys)
     }
 
     pub fn size(&self, budget: &BudgetKey, replica: &Replica) -> Option<i64> {
@@ -35,8 +36,15 @@ impl Memory {
         self.sizes.iter().map(|((budget, replica), size)| (budget, replica, size.pods))
     }
 
-    pub(crate) fn keep_source(&mut self, budget: &BudgetKey, source: Source) {
-        self.sources.entry(budget.clone()).or_default().insert(source);
+    pub(crate) fn keep_source(&mut self, budget: &BudgetKey, source: Source, labels: Labels) {
+        self.sources.entry(budget.clone()).or_default().insert(source, labels);
+    }
+
+    /// An edited selector ends the memory of sources whose pods it does not match.
+    pub(crate) fn drop_deselected(&mut self, budget: &Budget) {
+        if let Some(sources) = self.sources.get_mut(&budget.key) {
+            sources.retain(|_, labels| budget.selects(labels));
+        }
     }
 
     pub(crate) fn drop_source(&mut self, budget: &BudgetKey, source: &Source) {

@@ -330,7 +330,10 @@ impl Engine {
             let held = list.get(ns.name()).unwrap_or(&none);
             ns.retain(cx, kind, version, held);
         });
-        self.unsynced.remove(kind);
+        // No status is written from caches that are not complete.
+        if self.unsynced.remove(kind) && self.unsynced.is_empty() {
+            self.everywhere(now, Namespace::touch_all);
+        }
     }
 
     fn everywhere(&mut self, now: Timestamp, mut f: impl FnMut(&mut Namespace, &mut Context<'_>)) {

@@ -40,6 +40,29 @@ fn an_allow_that_may_still_be_executed_counts() {
     assert_eq!(history.look(), []);
 }
 
+/// The grant and the edit are in an order, and the grant came first.
+#[test]
+fn an_answer_to_a_grant_from_before_an_edit_is_no_loss_of_the_edited_budget() {
+    let mut history = three();
+    history.grant("one", "a-0");
+    history.edit_budget("one", |budget| budget.min_available = Some(Threshold::Count(3)));
+    assert_eq!(history.look(), []);
+    history.allow("a-0");
+    assert_eq!(history.look(), []);
+}
+
+#[test]
+fn a_grant_that_is_renewed_after_an_edit_is_judged_by_the_edited_budget() {
+    let mut history = three();
+    history.grant("one", "a-0");
+    history.edit_budget("one", |budget| budget.min_available = Some(Threshold::Count(3)));
+    assert_eq!(history.look(), []);
+    history.edit_budget("one", |budget| budget.status.grants[0].eviction = "again".to_owned());
+    assert_eq!(history.look(), []);
+    history.allow("a-0");
+    assert_eq!(rules(&history.look()), [Rule::S1]);
+}
+
 #[test]
 fn an_eviction_by_name_may_hit_the_next_pod() {
     let mut history = three();

@@ -54,14 +54,28 @@ impl Namespace {
         if budget.unreadable.is_some() {
             return self.assess_unreadable(budget, pod, operation, exempt);
         }
-        let held = budget.ledger.get(&pod.name, &pod.pod.uid.to_string());
-        if let Some(grant) = held.filter(|grant| grant.stands_for(operation)) {
-            return Opinion::Renew { cost: grant.cost };
-        }
         let by_name = |g: &Grant| *g.pod == *pod.name;
         if planted!(GrantByName) && budget.object.status.grants.iter().any(by_name) {
             return Opinion::Renew { cost: 0 };
         }
+        let held = budget.ledger.get(&pod.name, &pod.pod.uid.to_string());
+        let held = held.filter(|grant| grant.stands_for(operation));
+        match (held, self.assess_without_grant(budget, pod, operation, exempt)) {
+            (Some(grant), Opinion::Allow { cost }) => Opinion::Renew { cost: cost.max(grant.cost) },
+            (Some(grant), Opinion::Pass) => Opinion::Renew { cost: grant.cost },
+            (_, opinion) => opinion,
+        }
+    }
+
+    /// As if the pod held no grant, in this budget or in others. A grant may be older than the last edit of its budget,
+    /// and than losses that no grant caused, so holding one is no reason to allow.
+    fn assess_without_grant(
+        &self,
+        budget: &BudgetEntry,
+        pod: &PodEntry,
+        operation: Operation,
+        exempt: bool,
+    ) -> Opinion {
         if let Some(spec) = &budget.object.spec.unavailable {
             return self.assess_available(budget, spec, pod, operation, exempt);
         }

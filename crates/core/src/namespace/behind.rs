@@ -39,10 +39,10 @@ impl Namespace {
         self.catch_up(cx, id, true)
     }
 
-    /// Returns whether this instance may write the budget's status: it has seen everything that the status was
-    /// computed from. If not, asks for a list.
+    /// Returns whether this instance may write the budget's status: its caches are complete, and it has seen everything
+    /// that the status was computed from. If it has seen less, asks for a list.
     pub(super) fn may_write_status(&mut self, cx: &mut Context<'_>, id: &BudgetId) -> bool {
-        self.catch_up(cx, id, false)
+        cx.unsynced.is_none() && self.catch_up(cx, id, false)
     }
 
     fn catch_up(&mut self, cx: &mut Context<'_>, id: &BudgetId, decides: bool) -> bool {

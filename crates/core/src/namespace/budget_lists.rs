@@ -122,11 +122,12 @@ impl Namespace {
         self.budget_lists.versions.remove(kind);
     }
 
-    /// Whether a list of budgets has shown that this budget is gone, or shown it in a newer state. Later states of a
-    /// budget that the cache has are news: they show what the budget granted last.
+    /// Returns whether a list of budgets has shown that this budget is gone, or shown it in a newer state. Later states
+    /// of a budget that the cache has are news: they show what the budget granted last. So is a successor of that
+    /// budget: a list that the watch begins anew with shows no deletion.
     pub(crate) fn is_listed(&self, change: &Change<Budget>) -> bool {
         let Change::Applied(budget) = change else { return false };
-        let known = self.budgets.get(&budget.key).is_some_and(|b| b.object.uid == budget.uid);
+        let known = self.budgets.contains_key(&budget.key);
         let listed = self.budget_lists.versions.get(&budget.key.kind.watched());
         !known && listed.is_some_and(|listed| !listed.is_older_than(&budget.version))
     }

@@ -90,13 +90,27 @@ impl Namespace {
             // An answer that was long on its way must not bring back what is gone.
             Some(entry) if budget.version.is_older_than(&entry.object.version) => {}
             Some(_) => {
-                self.successors.remove(&id);
+                let budget = self.newest_of(&id, budget);
                 // The successor is in force before anybody who waited for the old one starts over.
                 let writer = self.remove_budget(cx, &id);
                 self.create_budget(cx, &id, budget);
                 self.budget_gone(cx, &id, writer);
             }
             None => self.create_budget(cx, &id, budget),
+        }
+    }
+
+    /// Returns the state of a recreated budget that is to be in force: the one that the watch shows, or a newer one of
+    /// the same budget that an answer has shown. A budget that was recreated once more goes on waiting for the watch.
+    fn newest_of(&mut self, id: &BudgetId, watched: Budget) -> Budget {
+        match self.successors.remove(id) {
+            Some(answered) if !watched.version.is_older_than(&answered.version) => watched,
+            Some(answered) if answered.uid == watched.uid => *answered,
+            Some(answered) => {
+                self.successors.insert(id.clone(), answered);
+                watched
+            }
+            None => watched,
         }
     }
 

@@ -1,22 +1,21 @@
-//! The last look before grants are written: what must hold by now, looked at once more. If it does
-//! not, there is a bug in what led here; then nothing is granted, and it is counted.
+//! The last look at a grant before it is written: what must hold by now, checked once more. If it does
+//! not, there is a bug in what led here; then the batch grants nothing, and the violation is counted.
 
 use super::explain::refuse;
-use super::units::is_unavailable;
 use super::writer::Granted;
 use super::{BudgetId, Context, Namespace};
 use crate::invariant::Invariant;
 use crate::verdict::DenyReason;
 
 impl Namespace {
-    /// Takes the grants of a batch out again, and denies, if they must not be.
-    pub(super) fn look_once_more(
+    /// Takes the grants of a batch out again, and denies their requests.
+    pub(super) fn withdraw(
         &mut self,
         cx: &mut Context<'_>,
         id: &BudgetId,
         granted: &mut Vec<Granted>,
+        broken: Invariant,
     ) {
-        let Some(broken) = self.broken(cx, id, granted) else { return };
         cx.counters.violations.count(broken);
         self.drop_uncommitted(cx, id);
         let why = format!(
@@ -28,38 +27,28 @@ impl Namespace {
         }
     }
 
-    fn broken(
+    /// Returns the invariant that this grant breaks. Call it when the grant is in the ledger and before the next
+    /// request has its turn: a request that is denied lets others go on, which may take pods by other budgets.
+    pub(super) fn broken_by(
         &mut self,
         cx: &mut Context<'_>,
         id: &BudgetId,
-        granted: &[Granted],
+        Granted { grant, renewal }: &Granted,
     ) -> Option<Invariant> {
-        let is_dry =
-            |g: &Granted| self.requests.get(&g.grant.eviction).is_some_and(|r| r.eviction.dry_run);
-        if granted.iter().any(is_dry) {
+        if self.requests.get(&grant.eviction).is_some_and(|r| r.eviction.dry_run) {
             return Some(Invariant::S8);
         }
-        if !granted.is_empty() && !self.is_current(cx, id) {
+        if !self.is_current(cx, id) {
             return Some(Invariant::S5);
         }
-        if granted.iter().all(|g| g.grant.cost == 0 || g.renewal) {
+        if grant.cost == 0 || *renewal {
             return None;
         }
-        // The grants are in the ledger by now, so their pods count as unhealthy.
-        let budget = self.budgets.get(id)?;
-        let paid = granted.iter().filter(|g| g.grant.cost > 0 && !g.renewal);
-        // What a PodUnavailableBudget lets pass unweighed may be one too many, and takes none from what was.
-        let unweighed = |g: &&Granted| g.grant.cost == 0 && is_unavailable(id);
-        let free = granted.iter().filter(unweighed).count();
-        let free = i64::try_from(free).unwrap_or(i64::MAX);
-        for evaluation in paid.map(|g| self.evaluation_of(budget, &g.grant.pod)) {
-            if evaluation.failure.is_some() {
-                return Some(Invariant::S7);
-            }
-            if evaluation.healthy.saturating_add(free) < evaluation.desired {
-                return Some(Invariant::S1);
-            }
+        // The pod counts as unhealthy by now.
+        let evaluation = self.evaluation_of(self.budgets.get(id)?, &grant.pod);
+        if evaluation.failure.is_some() {
+            return Some(Invariant::S7);
         }
-        None
+        (evaluation.healthy < evaluation.desired).then_some(Invariant::S1)
     }
 }

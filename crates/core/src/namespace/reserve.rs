@@ -262,8 +262,12 @@ impl Namespace {
         let generation = renewed.map_or(0, |r| r.generation).max(eviction.generation);
         let exact = !eviction.by_name && renewed.is_none_or(Grant::is_exact);
         let shared = renewed.is_some_and(|r| r.shared || (r.eviction != id && !exact));
-        // A renewal does not extend a grant, but every update disrupts its pod anew.
-        let first = live.filter(|_| !operation.keeps_pod() && !planted!(RenewForEver));
+        // A renewal does not extend a grant, but every update disrupts its pod anew, and so does an operation that the
+        // grant does not stand for.
+        let first = live.filter(|live| {
+            let same = live.grant.stands_for(eviction.operation);
+            same && !eviction.operation.keeps_pod() && !planted!(RenewForEver)
+        });
         let age = first.map_or(0, |live| cx.now.since(live.since).as_secs());
         let uids = reserving.budgets.iter().filter_map(|b| self.budgets.get(b));
         let uids = uids.map(|b| b.object.uid.clone());
@@ -323,6 +327,10 @@ impl Namespace {
     /// Directly before the answer: the process may have stood still since the first grant was recorded, and other
     /// instances refund a reservation that is not completed in time.
     fn allow_if_held(&mut self, cx: &mut Context<'_>, id: &str) {
+        // A list may have shown meanwhile that a budget was recreated, and the new one may cover the pod.
+        if self.deny_while_recreated(cx, id) {
+            return;
+        }
         let Some(request) = self.requests.get(id) else { return };
         let Stage::Reserving(reserving) = &request.stage else { return };
         if cx.now >= request.eviction.deadline {

@@ -367,6 +367,7 @@ impl Namespace {
         let ops = std::mem::take(&mut entry.writer.queue);
         let mut granted = Vec::new();
         let mut refunds = Vec::new();
+        let mut broken = None;
         for op in ops {
             match op {
                 Op::Refund { ref pod, ref eviction } => {
@@ -378,12 +379,16 @@ impl Namespace {
                     if let Turn::Grant { grant, renewal, read_as } = turn {
                         self.expect_replacement(cx, id, &grant);
                         self.grant(cx, id, grant.clone(), read_as);
-                        granted.push(Granted { grant, renewal });
+                        let new = Granted { grant, renewal };
+                        broken = broken.or_else(|| self.broken_by(cx, id, &new));
+                        granted.push(new);
                     }
                 }
             }
         }
-        self.look_once_more(cx, id, &mut granted);
+        if let Some(broken) = broken {
+            self.withdraw(cx, id, &mut granted, broken);
+        }
         let Some(entry) = self.budgets.get(id) else { return };
         let mut status = self.status(cx.config, cx.now, entry);
         self.trim_replacements(cx, entry, &mut status);

@@ -55,7 +55,8 @@ impl Held {
 #[derive(Clone, Debug, Default)]
 pub struct Ledger {
     held: Vec<Held>,
-    /// Grants that ended, by budget and uid, so that an object that still shows one does not revive it.
+    /// Grants that ended, by budget and uid, so that an object that still shows one does not revive it. An entry that
+    /// somebody else wrote has no uid: its name and time stand for it.
     ended: BTreeSet<(BudgetKey, String)>,
     versions: BTreeMap<BudgetKey, ResourceVersion>,
     pods: BTreeMap<ObjectKey, Pod>,
@@ -184,7 +185,9 @@ impl Ledger {
             for bearer in held.bearers {
                 self.ended.insert((held.budget.clone(), bearer));
             }
-            self.ended.insert((held.budget, format!("name/{}", held.pod.name)));
+            if held.is_anonymous {
+                self.ended.insert((held.budget, entry(&held.pod.name, held.granted_at)));
+            }
         }
     }
 
@@ -220,11 +223,11 @@ impl Ledger {
                 });
             }
         }
-        for name in budget.status.disrupted_pods.keys() {
+        for (name, at) in &budget.status.disrupted_pods {
             let pod = ObjectKey::new(&key.object.namespace, name);
             let is_explained = budget.status.grants.iter().any(|grant| grant.pod == *name)
                 || self.of(key).any(|held| held.pod == pod)
-                || self.ended.contains(&(key.clone(), format!("name/{name}")));
+                || self.ended.contains(&(key.clone(), entry(name, *at)));
             if !is_explained {
                 let bearer = self.pods.get(&pod).map(|pod| pod.uid.clone());
                 self.held.push(Held {
@@ -238,11 +241,15 @@ impl Ledger {
                     is_firm: false,
                     is_pinned: false,
                     is_shared: false,
-                    granted_at: Timestamp::default(),
+                    granted_at: *at,
                 });
             }
         }
     }
+}
+
+fn entry(name: &str, at: Timestamp) -> String {
+    format!("name/{name} at {at:?}")
 }
 
 fn carries_evidence(pod: &Pod) -> bool {

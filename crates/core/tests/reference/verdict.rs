@@ -64,23 +64,22 @@ pub fn answer(world: &Snapshot, key: &ObjectKey, precondition: Option<&str>) -> 
 
 /// The cost, or why not.
 fn by_budget(world: &Snapshot, budget: &Budget, pod: &Pod) -> Result<i64, DenyReason> {
-    // Rule 0: the same grant again.
+    // Rule 0: a renewal is decided anew, and costs no less than its grant.
     let held = world.grants.iter().find(|g| g.budget == budget.key && g.uid == pod.uid);
-    if let Some(held) = held {
-        return Ok(held.cost);
-    }
+    let held = held.map_or(0, |held| held.cost);
     // Rule 1, of which the unrecorded half is done.
     if pod.phase == Phase::Pending {
-        return Ok(0);
+        return Ok(held);
     }
-    // What this pod already holds in other budgets is part of this eviction (an earlier try, or the
-    // first half of this one), so here it is still to be paid for.
+    // What this pod already holds is part of this eviction (an earlier try, or the first half of this one), so it is
+    // still to be paid for.
     let mut others = world.clone();
     others.grants.retain(|grant| grant.uid != pod.uid);
-    match unit(world, budget) {
+    let cost = match unit(world, budget) {
         Scope::Pod => by_pods(&others, budget, pod),
         Scope::Workload => by_replicas(&others, budget, pod),
-    }
+    };
+    cost.map(|cost| cost.max(held))
 }
 
 /// Upstream 2.1, steps 9 and 10, on the truth instead of on the counters of the status.

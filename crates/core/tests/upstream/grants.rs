@@ -229,6 +229,17 @@ fn a_conflict_is_decided_again() {
     assert!(!lone.status("pdb").disrupted_pods.contains_key("a"));
 }
 
+/// The first eviction was refused behind us, and the budget asks for more since.
+#[test]
+fn a_renewal_is_decided_by_the_edited_budget() {
+    let mut lone = granted();
+    assert!(lone.evict("a").is_allow());
+    let mut edited = lone.budgets["pdb"].clone();
+    edited.spec.min_available = Some(Count(2));
+    lone.budget(edited);
+    assert!(!lone.evict("a").is_allow());
+}
+
 /// A budget that is deleted and made anew within two minutes keeps its grants.
 #[test]
 fn survives_a_new_budget_of_that_name() {
@@ -244,7 +255,7 @@ fn survives_a_new_budget_of_that_name() {
 }
 
 /// Somebody else's entry survives a renewal of ours that loses a race, whichever way we hear of it first.
-/// Were it lost, `a` would be one of the two that are needed, and denied, while it is being evicted.
+/// Were it lost, `b` would be allowed while `a` is being evicted.
 #[test]
 fn a_foreign_entry_survives_a_conflict() {
     for is_watch_first in [false, true] {
@@ -252,14 +263,15 @@ fn a_foreign_entry_survives_a_conflict() {
         lone.is_watch_first = is_watch_first;
         lone.pod(pod("a"));
         lone.pod(pod("b"));
-        let mut budget = min_available("pdb", Count(2));
+        let mut budget = min_available("pdb", Count(1));
         budget.status.disrupted_pods.insert("a".to_owned(), START);
         lone.budget(budget);
-        lone.verify("pdb", (0, 1, 2, 2));
+        lone.verify("pdb", (0, 1, 1, 2));
         lone.foreign = Some(lone.budgets["pdb"].clone());
         assert!(lone.evict("a").is_allow(), "watch first: {is_watch_first}");
         lone.settle();
-        lone.verify("pdb", (0, 1, 2, 2));
+        lone.verify("pdb", (0, 1, 1, 2));
         assert!(lone.status("pdb").disrupted_pods.contains_key("a"));
+        assert!(!lone.evict("b").is_allow(), "watch first: {is_watch_first}");
     }
 }

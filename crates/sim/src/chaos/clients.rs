@@ -306,7 +306,7 @@ pub(super) fn describe(command: &Command) -> String {
     match command {
         Command::WriteStatus { budget, status, .. } => {
             let granted: Vec<_> =
-                status.grants.iter().map(|g| (&g.pod, &g.uid, &g.eviction)).collect();
+                status.grants.iter().map(|g| (&g.pod, &g.uid, &g.eviction, g.cost)).collect();
             format!("WriteStatus {budget} {granted:?}")
         }
         Command::ReadBudget { budget, .. } => format!("ReadBudget {budget}"),

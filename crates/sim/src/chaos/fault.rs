@@ -3,8 +3,6 @@
 use std::collections::BTreeMap;
 use std::fmt;
 
-use super::EXACT_WHILE_EDITED;
-
 holdfast_core::described! {
     #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
     pub enum Fault {
@@ -90,17 +88,8 @@ impl Fault {
     /// without such faults every loss is one that we granted. A budget that is edited starts anew at
     /// what it has then, so edits of budgets are not among these.
     pub fn is_involuntary(self) -> bool {
-        use Fault::{
-            BudgetCreated, BudgetDeleted, BudgetRecreated, Flap, GroupDeleted, MinCount, NodeDeath,
-            PodDeleted, Scaled, Scope, Selector, Threshold,
-        };
-        let edits = matches!(
-            self,
-            Threshold | Selector | Scope | BudgetCreated | BudgetDeleted | BudgetRecreated
-        );
-        let takes =
-            matches!(self, NodeDeath | PodDeleted | Flap | Scaled | MinCount | GroupDeleted);
-        takes || (edits && !EXACT_WHILE_EDITED)
+        use Fault::{Flap, GroupDeleted, MinCount, NodeDeath, PodDeleted, Scaled};
+        matches!(self, NodeDeath | PodDeleted | Flap | Scaled | MinCount | GroupDeleted)
     }
 
     pub fn parse(name: &str) -> Option<Self> {

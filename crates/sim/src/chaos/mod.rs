@@ -43,10 +43,6 @@ pub use soak::{Soak, soak};
 
 use run::Run;
 
-/// Whether S1 stays exact in worlds whose budgets are edited, created and deleted. Off: seeds 361 of swarm, 62 of native
-/// and 183 of unavailable fail, and nobody has explained them yet (docs/simulator.md).
-pub(crate) const EXACT_WHILE_EDITED: bool = false;
-
 /// Whether groups are disrupted as a whole whose pods are replaced before they are gone. Off: the engine records the
 /// terminating pod and its replacement as two, and waits ten minutes for a pod that nobody makes (docs/simulator.md).
 pub(crate) const WHOLE_WITH_OVERLAP: bool = false;

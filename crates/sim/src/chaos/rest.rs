@@ -22,6 +22,8 @@ const HELD_MAX: Duration = Duration::from_mins(5);
 /// Several lives of a grant.
 const REFUSED_FOR: Duration = Duration::from_mins(8);
 const DRAINS_WITHIN: Duration = Duration::from_hours(2);
+/// The size of a group is recorded for ten minutes (semantics 3), on the slowest clock.
+const SIZES_END: Duration = Duration::from_mins(13);
 
 impl Run {
     pub fn come_to_rest(&mut self) {
@@ -36,6 +38,9 @@ impl Run {
         invariants::after_drains(self);
         self.advance(Duration::from_mins(5));
         invariants::at_rest(self);
+        if self.world.budgets().any(keeps_a_size) {
+            self.advance(SIZES_END);
+        }
         self.rested_at = self.world.revision();
         self.advance(Duration::from_mins(5));
         invariants::after_rest(self);
@@ -173,4 +178,9 @@ impl Run {
             asked.pod == *pod && asked.outcome == Outcome::Waiting
         })
     }
+}
+
+/// Whether the budget waits for a group to be refilled. The write that ends the wait is not due yet.
+fn keeps_a_size(budget: &Budget) -> bool {
+    budget.status.pending_replacements.iter().any(|pending| pending.size > 0)
 }
