@@ -5,7 +5,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use crate::expected::sources;
-use crate::memory::Memory;
+use crate::memory::{Memory, Moment};
 use crate::objects::{
     Budget, BudgetKey, BudgetKeys, Grant, Millis, Name, Object, Operation, Owner, Pod,
 };
@@ -112,19 +112,19 @@ pub(crate) struct Standing {
 pub struct Auditor {
     pub(crate) state: State,
     pub(crate) memory: Memory,
-    now: Millis,
+    pub(crate) now: Millis,
     pub(crate) in_flight: Vec<Allow>,
     pub(crate) losses: BTreeMap<String, Loss>,
     pub(crate) recent: Vec<Recent>,
     /// Every grant that ever was, by the pod's uid.
     recorded: BTreeMap<String, BudgetKeys>,
-    pub(crate) orphans: BTreeMap<BudgetKey, (Millis, Vec<Grant>)>,
+    pub(crate) orphans: BTreeMap<BudgetKey, (Moment, Vec<Grant>)>,
     pub(crate) standings: BTreeMap<BudgetKey, Standing>,
     pub(crate) unrecorded: Vec<Finding>,
     /// By the pod's uid: the highest generation that a status has shown.
     in_effect: BTreeMap<String, i64>,
     /// When the spec of a stored budget was written.
-    since: BTreeMap<BudgetKey, Millis>,
+    since: BTreeMap<BudgetKey, Moment>,
     /// By budget: the grants that were on record when the budget's spec was written. Their requests were decided by an
     /// earlier spec, and may be answered later.
     decided_before: BTreeMap<BudgetKey, Vec<Grant>>,
@@ -137,6 +137,13 @@ impl Auditor {
 
     pub fn memory(&self) -> &Memory {
         &self.memory
+    }
+
+    /// Everything that later findings depend on besides the stored objects, the time, and what
+    /// [`Auditor::look`] keeps. Exploration compares it as text.
+    pub fn remembered(&self) -> impl fmt::Debug + '_ {
+        let Self { memory, in_flight, losses, recorded, orphans, since, .. } = self;
+        (memory, in_flight, losses, recorded, orphans, since, &self.decided_before)
     }
 
     pub fn in_flight(&self) -> &[Allow] {
@@ -159,25 +166,20 @@ impl Auditor {
 
     /// When the budget was created, or its spec was changed last.
     pub fn spec_since(&self, budget: &BudgetKey) -> Option<Millis> {
-        self.since.get(budget).copied()
+        self.since.get(budget).map(|since| since.0)
     }
 
     pub fn pass_time(&mut self, now: Millis) {
         self.now = now;
         self.memory.expire(now);
-        let over = |since: Millis| since + ORPHANS_KEPT_MS <= now;
-        let ended: Vec<BudgetKey> = self
-            .orphans
-            .iter()
-            .filter(|(_, (since, _))| over(*since))
-            .map(|(key, _)| key.clone())
-            .collect();
-        for key in ended {
-            self.orphans.remove(&key);
-            if !self.state.budgets.contains_key(&key) {
-                self.memory.forget(&key);
+        let over = |since: &Moment| since.0 + ORPHANS_KEPT_MS <= now;
+        let (state, memory) = (&self.state, &mut self.memory);
+        self.orphans.retain(|key, (since, _)| {
+            if over(since) && !state.budgets.contains_key(key) {
+                memory.forget(key);
             }
-        }
+            !over(since)
+        });
     }
 
     /// An object was created or changed.
@@ -205,7 +207,7 @@ impl Auditor {
             }
             Object::Budget(budget) => {
                 let grants = budget.status.grants.clone();
-                self.orphans.insert(budget.key.clone(), (self.now, grants));
+                self.orphans.insert(budget.key.clone(), (Moment(self.now), grants));
             }
             _ => {}
         }
@@ -258,7 +260,7 @@ impl Auditor {
     fn budget_stored(&mut self, budget: &Budget) {
         let before = self.state.budgets.get(&budget.key);
         if before.is_none_or(|before| !same_spec(before, budget)) {
-            self.since.insert(budget.key.clone(), self.now);
+            self.since.insert(budget.key.clone(), Moment(self.now));
             self.decided_before.insert(budget.key.clone(), budget.status.grants.clone());
             self.memory.drop_deselected(budget);
         }
@@ -314,9 +316,8 @@ impl Auditor {
     fn owner_stored(&mut self, owner: &Owner) {
         let key = (owner.kind.clone(), owner.key.clone());
         let before = self.state.owners.get(&key);
-        let same =
-            |old: &Arc<Owner>| (old.replicas, old.group_size) == (owner.replicas, owner.group_size);
-        if before.is_none_or(same) {
+        let size = |owner: &Owner| (owner.replicas, owner.group_size);
+        if before.is_none_or(|before| size(before) == size(owner)) {
             return;
         }
         let owned = |pod: &Pod| pod.controller.as_ref().is_some_and(|c| c.uid == owner.uid);
@@ -336,12 +337,12 @@ impl Auditor {
     /// An operation was allowed and may be executed from now on.
     pub fn allow(&mut self, mut allow: Allow) {
         if allow.recorded {
-            let has = |budget: &&Arc<Budget>| {
-                let of = |g: &Grant| g.pod == allow.pod.name && g.uid == allow.uid;
-                budget.status.grants.iter().any(of)
-            };
-            allow.budgets =
-                self.state.budgets.values().filter(has).map(|b| b.key.clone()).collect();
+            let of = |g: &Grant| g.pod == allow.pod.name && (allow.by_name || g.uid == allow.uid);
+            let stored = self.state.budgets.values().map(|b| (&b.key, &b.status.grants));
+            // A budget that was created again takes the grants of its predecessor along.
+            let orphans = self.orphans.iter().map(|(key, (_, grants))| (key, grants));
+            let recorded = stored.chain(orphans).filter(|(_, grants)| grants.iter().any(of));
+            allow.budgets = recorded.map(|(key, _)| key.clone()).collect();
         }
         self.in_flight.push(allow);
     }

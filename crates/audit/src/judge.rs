@@ -5,9 +5,12 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use crate::auditor::{Auditor, Finding, Recent, Rule, Standing, same_spec};
 use crate::count::{Count, Lost, count};
-use crate::objects::{Budget, Grant, Name, Operation, Pod};
+use crate::objects::{Budget, Grant, Millis, Name, Operation, Pod};
 use crate::rules::allows;
 use crate::state::State;
+
+/// How old the data may be by which no budget covers a pod (semantics 6).
+const COVERAGE_AGE_MS: Millis = 5000;
 
 impl Auditor {
     /// S3: evictions, seen by the pod's condition alone, of which a covering budget has no record.
@@ -93,6 +96,36 @@ impl Auditor {
     fn is_unrecorded(&self, budget: &Budget, Recent { pod, .. }: &Recent) -> bool {
         let loss = self.losses.get(&pod.uid);
         budget.covers(pod) && !loss.is_some_and(|loss| loss.budgets.contains(&budget.key))
+    }
+
+    /// S3 for an operation that [`Auditor::allow`] has noted: every budget that covers the pod has a
+    /// grant. A pod that is gone or on its way out has nothing left to lose. That no budget covers a pod
+    /// may be known as of five seconds ago, so a budget counts that existed then.
+    pub fn judge_allow(&self, id: &str) -> Option<Finding> {
+        let allow = self.in_flight.iter().find(|allow| allow.id == id)?;
+        let pod = self.state.pods.get(&allow.pod)?;
+        let at_stake = allow.hits(pod) && !pod.is_finished() && !pod.terminating;
+        let is_known = |budget: &&Budget| {
+            let since = self.spec_since(&budget.key);
+            allow.recorded || since.is_none_or(|since| since + COVERAGE_AGE_MS < self.now)
+        };
+        let mut covering = self.covering(pod).filter(|_| at_stake).filter(is_known);
+        let budget = covering.find(|budget| !allow.budgets.contains(&budget.key))?;
+        Some(Finding {
+            rule: Rule::S3,
+            budget: budget.key.clone(),
+            message: format!("covers {} and has no grant for {id}, which was allowed", pod.key),
+        })
+    }
+
+    /// The grants of a status write that its budget did not have before, neither in the object that
+    /// the write replaces nor when the budget was deleted last. By name, a grant passes to the next pod.
+    pub fn new_grants(&self, before: &Budget, after: &Budget, by_name: bool) -> Vec<Grant> {
+        let orphans = self.orphans.get(&after.key).map(|(_, grants)| grants);
+        let earlier = || before.status.grants.iter().chain(orphans.into_iter().flatten());
+        let same = |a: &Grant, b: &Grant| a.pod == b.pod && (by_name || a.uid == b.uid);
+        let is_new = |grant: &&Grant| !earlier().any(|old| same(old, grant));
+        after.status.grants.iter().filter(is_new).cloned().collect()
     }
 
     /// S1 and S7 for a status write: with the new grants of the write, are enough units left by what

@@ -20,8 +20,12 @@ pub struct Memory {
 #[derive(Clone, Debug)]
 struct Size {
     pods: i64,
-    until: Millis,
+    until: Moment,
 }
+
+/// A point in time by a name that exploration finds in the text of a state.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Moment(pub Millis);
 
 impl Memory {
     pub fn sources(&self, budget: &BudgetKey) -> impl Iterator<Item = &Source> {
@@ -54,7 +58,8 @@ impl Memory {
     }
 
     pub(crate) fn keep_size(&mut self, now: Millis, key: (BudgetKey, Replica), pods: i64) {
-        let size = self.sizes.entry(key).or_insert(Size { pods, until: now + SIZE_KEPT_MS });
+        let size =
+            self.sizes.entry(key).or_insert(Size { pods, until: Moment(now + SIZE_KEPT_MS) });
         size.pods = size.pods.max(pods);
     }
 
@@ -63,7 +68,7 @@ impl Memory {
     }
 
     pub(crate) fn expire(&mut self, now: Millis) {
-        self.sizes.retain(|_, size| size.until > now);
+        self.sizes.retain(|_, size| size.until > Moment(now));
     }
 
     pub(crate) fn forget(&mut self, budget: &BudgetKey) {

@@ -44,6 +44,7 @@ mod health;
 mod instance;
 mod name;
 mod objects;
+pub mod program;
 mod random;
 mod replica;
 mod truth;

@@ -1,6 +1,7 @@
 //! What an instance has been told, kept by the world: what it may be blamed for having known.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
 
 use holdfast_audit::State;
 use holdfast_audit::objects::{Kind as OwnerKind, Name, Object};
@@ -66,6 +67,14 @@ impl View {
                 }
             }
         }
+    }
+
+    /// Everything that the view depends on, with versions as versions. Exploration compares it as text.
+    pub(crate) fn told(&self) -> impl fmt::Debug + '_ {
+        let versions = |of: &BTreeMap<Kind, u64>| {
+            of.iter().map(|(kind, n)| (kind.clone(), ResourceVersion::from(*n))).collect::<Vec<_>>()
+        };
+        (&self.state, &self.lists, versions(&self.floors), versions(&self.reached))
     }
 
     /// Whether all of this kind up to this version has been shown.

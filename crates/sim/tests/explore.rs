@@ -7,7 +7,7 @@ use holdfast_sim::explore::replay;
 const SCHEDULES: &[(&str, &str)] = &[
     (
         "rising-watermark",
-        "ask:0 unready:1 advance:0 ask:1 call:1.0 carry-out:0 advance:0 answer:1.0 call:1.0 answer:1.0",
+        "unready:0 ask:0 ask:1 ready:0 call:1.0 carry-out:0 advance:0 answer:1.0 call:1.0",
     ),
     ("emptied-owner", "ask:1 carry-out:0 ask:0"),
     ("whole-group", "ask:1 carry-out:0 ask:0"),
@@ -40,7 +40,7 @@ mod search {
     use super::SCHEDULES;
 
     /// Enough for the small scopes, in some seconds each.
-    const STATES_IN_EVERY_TEST: usize = 12_000;
+    const STATES_IN_EVERY_TEST: usize = 60_000;
 
     /// The number of states that `--full` asks for, if it does.
     fn many() -> Option<usize> {
@@ -67,6 +67,9 @@ mod search {
             "{}: {states} states, {transitions} transitions, depth {depth}, complete {complete}, {took:.1?}",
             scope.name
         );
+        if let Some(found) = &outcome.found {
+            eprintln!("    {} steps: {}", found.schedule.0.len(), found.schedule);
+        }
         outcome
     }
 

@@ -5,19 +5,13 @@ use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
 use holdfast_sim::chaos::{Fault, Plan, Profile, Soak, minimise, report, run, soak};
+use holdfast_sim::program;
 
 const USAGE: &str = "--seed N | --seeds N [--from N] | --minutes M | --planted TRIALS
 [--profile swarm|native|lite|scale] [--without FAULT,...] [--skip STEP,FROM-TO,...]";
 
 fn main() -> ExitCode {
-    match Args::parse().and_then(Args::run) {
-        Ok(true) => ExitCode::SUCCESS,
-        Ok(false) => ExitCode::FAILURE,
-        Err(why) => {
-            eprintln!("error: {why}\nusage: {USAGE}");
-            ExitCode::from(2)
-        }
-    }
+    program::exit_code(Args::parse().and_then(Args::run), USAGE)
 }
 
 struct Args {
@@ -35,12 +29,10 @@ enum Mode {
 
 impl Args {
     fn parse() -> Result<Self, String> {
-        let mut args = std::env::args().skip(1);
         let mut plan = Plan::new(0, Profile::Swarm);
         let (mut mode, mut from) = (None, 0);
-        while let Some(name) = args.next() {
-            let value = args.next().ok_or_else(|| format!("{name} needs a value"))?;
-            let number = || value.parse::<u64>().map_err(|_| format!("{name}: {value}?"));
+        for (name, value) in program::flags(&[])? {
+            let number = || program::number((&name, &value));
             match name.as_str() {
                 "--seed" => (plan.seed, mode) = (number()?, Some(Mode::Replay)),
                 "--seeds" => mode = Some(Mode::Seeds(number()?)),

@@ -5,18 +5,12 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use holdfast_sim::explore::{Limits, Outcome, SCOPES, Scope, explore, replay};
+use holdfast_sim::program;
 
 const USAGE: &str = "--list | [--scope NAME] [--states N] [--minutes M] [--threads N] | --scope NAME --replay SCHEDULE";
 
 fn main() -> ExitCode {
-    match Args::parse().and_then(Args::run) {
-        Ok(true) => ExitCode::SUCCESS,
-        Ok(false) => ExitCode::FAILURE,
-        Err(why) => {
-            eprintln!("error: {why}\nusage: {USAGE}");
-            ExitCode::from(2)
-        }
-    }
+    program::exit_code(Args::parse().and_then(Args::run), USAGE)
 }
 
 struct Args {
@@ -28,32 +22,27 @@ struct Args {
 
 impl Args {
     fn parse() -> Result<Self, String> {
-        let mut args = std::env::args().skip(1);
         let threads = std::thread::available_parallelism().map_or(1, usize::from);
         let limits = Limits { states: 20_000_000, time: Duration::from_hours(10), threads };
         let mut parsed = Self { scope: None, replay: None, list: false, limits };
-        while let Some(name) = args.next() {
-            if name == "--list" {
-                parsed.list = true;
-                continue;
-            }
-            let value = args.next().ok_or_else(|| format!("{name} needs a value"))?;
+        for (name, value) in program::flags(&["--list"])? {
             parsed.set(&name, &value)?;
         }
         Ok(parsed)
     }
 
     fn set(&mut self, name: &str, value: &str) -> Result<(), String> {
-        let number = || value.parse::<u64>().map_err(|_| format!("{name}: {value}?"));
+        let flag = (name, value);
         match name {
+            "--list" => self.list = true,
             "--scope" => {
                 let scope = Scope::named(value);
                 self.scope = Some(scope.ok_or_else(|| format!("there is no scope {value}"))?);
             }
             "--replay" => self.replay = Some(value.to_owned()),
-            "--threads" => self.limits.threads = usize::try_from(number()?).unwrap_or(usize::MAX),
-            "--states" => self.limits.states = usize::try_from(number()?).unwrap_or(usize::MAX),
-            "--minutes" => self.limits.time = Duration::from_mins(number()?),
+            "--threads" => self.limits.threads = program::number(flag)?,
+            "--states" => self.limits.states = program::number(flag)?,
+            "--minutes" => self.limits.time = Duration::from_mins(program::number(flag)?),
             _ => return Err(format!("{name}?")),
         }
         Ok(())

@@ -7,9 +7,10 @@ use holdfast_core::io::{PodReadOutcome, SnapshotOutcome, WriteOutcome};
 use holdfast_core::model::{Budget, BudgetKey, BudgetStatus, ResourceVersion};
 use holdfast_core::{Change, Command, Input};
 
-use super::fingerprint::Digest;
+use super::process::Call;
 use super::start::watched;
-use super::state::{Event, State, Stored};
+use super::state::{Event, State};
+use crate::audited;
 use crate::truth::{Resource, Truth};
 
 impl State {
@@ -18,22 +19,22 @@ impl State {
     }
 
     pub(super) fn store<T: Resource>(&mut self, object: T) -> T {
-        let stored = self.stored().put(object);
+        let stored = Arc::make_mut(&mut self.truth).truth.put(object);
         self.notify(T::input(Change::Applied(stored.clone())));
         stored
     }
 
     pub(super) fn discard<T: Resource>(&mut self, key: &T::Key) {
-        if let Some(last) = self.stored().remove::<T>(key) {
+        if let Some(last) = Arc::make_mut(&mut self.truth).truth.remove::<T>(key) {
             self.notify(T::input(Change::Deleted(last)));
         }
     }
 
     /// Executes a call and returns its answer.
-    pub(super) fn execute(&mut self, command: &Command) -> Input {
-        match command.clone() {
+    pub(super) fn execute(&mut self, call: &Call) -> Input {
+        match call.command.clone() {
             Command::WriteStatus { budget, uid, version, status } => {
-                self.write_status(&budget, &uid, &version, Arc::unwrap_or_clone(status));
+                self.write_status(call, (&budget, &uid, &version), Arc::unwrap_or_clone(status));
                 Input::StatusWritten { outcome: self.current(&budget), budget, uid }
             }
             Command::ReadBudget { budget, uid } => {
@@ -60,18 +61,16 @@ impl State {
     /// Compare and swap, as a status update with a resource version is.
     fn write_status(
         &mut self,
-        key: &BudgetKey,
-        uid: &str,
-        version: &ResourceVersion,
+        call: &Call,
+        (key, uid, version): (&BudgetKey, &str, &ResourceVersion),
         status: BudgetStatus,
     ) {
         let stored = self.objects().budgets.get(key);
-        let Some(budget) = stored.filter(|b| b.uid == uid && b.version == *version) else { return };
+        let stored = stored.filter(|b| b.uid == uid && b.version == *version);
         // A write that changes nothing leaves the version alone, and makes no watch event.
-        if budget.status != status {
-            let written = Budget { status, ..budget.clone() };
-            self.store(written);
-        }
+        let Some(before) = stored.filter(|b| b.status != status).cloned() else { return };
+        let after = self.store(Budget { status, ..before.clone() });
+        self.judge_write(&before, &after, &call.view);
     }
 
     fn current(&self, key: &BudgetKey) -> WriteOutcome {
@@ -81,21 +80,24 @@ impl State {
         }
     }
 
-    fn stored(&mut self) -> &mut Truth {
-        let stored: &mut Stored = Arc::make_mut(&mut self.truth);
-        stored.digest = None;
-        &mut stored.truth
-    }
-
-    /// Puts the event on its way to every instance that is up.
+    /// Puts the event on its way to every instance that is up, and shows it to the auditor.
     fn notify(&mut self, input: Input) {
-        let Some((kind, ..)) = input.subject() else { return };
-        let queue = watched(&kind) as usize;
-        let event = Arc::new(Event { digest: Digest::of(&input), input });
-        for instance in &mut self.instances {
-            if instance.process.engine.is_some() {
-                instance.watch[queue].push_back(event.clone());
+        let Some((kind, key, _)) = input.subject() else { return };
+        let (queue, name) = (watched(&kind), key.name.clone());
+        let event = Event::new(input);
+        match audited::change(&event.input) {
+            Some((object, false)) => {
+                self.auditor().stored(object);
+                Arc::make_mut(&mut self.truth).told.insert((queue, name), event.clone());
             }
+            Some((object, true)) => {
+                self.auditor().deleted(&object);
+                Arc::make_mut(&mut self.truth).told.remove(&(queue, name));
+            }
+            None => {}
+        }
+        for instance in self.instances.iter_mut().filter(|instance| instance.process.is_some()) {
+            instance.watch[queue as usize].push_back(event.clone());
         }
     }
 }

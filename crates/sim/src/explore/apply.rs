@@ -5,12 +5,13 @@ use std::time::Duration;
 
 use holdfast_core::model::{Budget, DisruptionTarget, Operation, Pod, Timestamp};
 use holdfast_core::verdict::{AllowReason, Verdict};
-use holdfast_core::{Command, Engine, Eviction, Input, Kind};
+use holdfast_core::{Command, Eviction, Input, Kind};
 
 use super::fingerprint::Digest;
 use super::possible::CALL_SECS_MAX;
-use super::start::{config, index_of, kind_of, new_budget, new_pod};
-use super::state::{Allow, HeldGrant, Late, Loss, Open, Process, State};
+use super::process::{Call, Process};
+use super::start::{config, kind_of, new_budget, new_pod};
+use super::state::{Allowed, Answer, HeldGrant, Instance, State};
 use super::step::{Step, Watched};
 use crate::instance::no_answer;
 
@@ -29,24 +30,23 @@ impl State {
             Step::Ask(n) => self.ask(at(n)),
             Step::Call(i, n) => self.call(at(i), at(n)),
             Step::Answer(i, n) => {
-                let (_, answer) = self.process(at(i)).answers.remove(at(n));
-                self.feed(at(i), answer);
+                let answer = self.instances[at(i)].answers.remove(at(n));
+                self.feed(at(i), &answer.input, &answer.digest);
             }
             Step::Lose(i, n) => {
                 self.clients.used.losses += 1;
-                let (command, _) = self.process(at(i)).answers.remove(at(n));
-                self.feed(at(i), no_answer(&command).expect("every call is answered"));
+                let answer = self.instances[at(i)].answers.remove(at(n));
+                self.fail(at(i), &answer.call);
             }
             Step::GiveUp(i, n) => {
                 self.clients.used.losses += 1;
-                let command = self.process(at(i)).calls.remove(at(n));
-                let nothing = no_answer(&command).expect("every call is answered");
-                self.leave_behind(command);
-                self.feed(at(i), nothing);
+                let call = self.instances[at(i)].calls.remove(at(n));
+                self.leave_behind(&call);
+                self.fail(at(i), &call);
             }
             Step::Late(n) => {
                 let late = self.late.remove(at(n));
-                self.execute(&late.command);
+                self.execute(&late);
             }
             Step::Event(i, kind) => self.deliver(at(i), kind),
             Step::Crash(i) => self.crash(at(i)),
@@ -67,7 +67,8 @@ impl State {
             Step::CarryOut(n) => self.carry_out(at(n)),
             Step::Refuse(n) => {
                 self.clients.used.refusals += 1;
-                self.clients.allows.remove(at(n));
+                let refused = self.clients.allows.remove(at(n));
+                self.auditor().end(&refused.eviction);
             }
         }
         self.settle();
@@ -81,8 +82,8 @@ impl State {
 
     fn settle_one(&mut self) -> bool {
         for n in 0..self.instances.len() {
-            let mut calls = self.instances[n].process.calls.iter();
-            if let Some(call) = calls.position(|call| !self.is_slow(n, call)) {
+            let mut calls = self.instances[n].calls.iter();
+            if let Some(call) = calls.position(|call| !self.is_slow(n, &call.command)) {
                 self.call_and_answer(n, call);
                 return true;
             }
@@ -110,8 +111,7 @@ impl State {
         for _ in 0..secs {
             self.advance(1);
             loop {
-                let busy = (0..self.instances.len())
-                    .find(|n| !self.instances[*n].process.calls.is_empty());
+                let busy = self.instances.iter().position(|instance| !instance.calls.is_empty());
                 if let Some(n) = busy {
                     self.call_and_answer(n, 0);
                     continue;
@@ -127,44 +127,54 @@ impl State {
     }
 
     fn call_and_answer(&mut self, n: usize, call: usize) {
-        let command = self.process(n).calls.remove(call);
-        let answer = self.execute(&command);
-        self.feed(n, answer);
+        let answer = self.execute_call(n, call);
+        self.feed(n, &answer.input, &answer.digest);
     }
 
     fn call(&mut self, i: usize, n: usize) {
-        let command = self.process(i).calls.remove(n);
-        let answer = self.execute(&command);
-        self.process(i).answers.push((command, answer));
+        let answer = self.execute_call(i, n);
+        self.instances[i].answers.push(answer);
+    }
+
+    fn execute_call(&mut self, i: usize, n: usize) -> Arc<Answer> {
+        let call = self.instances[i].calls.remove(n);
+        let input = self.execute(&call);
+        Answer::new(call, input)
+    }
+
+    /// The instance learns that its call has no answer.
+    fn fail(&mut self, n: usize, call: &Call) {
+        let nothing = no_answer(&call.command).expect("every call is answered");
+        self.feed_new(n, &nothing);
     }
 
     fn deliver(&mut self, n: usize, kind: Watched) {
         if let Some(event) = self.instances[n].watch[kind as usize].pop_front() {
-            self.feed(n, event.input.clone());
+            self.feed(n, &event.input, &event.digest);
         }
     }
 
-    fn feed(&mut self, n: usize, input: Input) {
-        let now = self.now;
-        for (id, verdict) in self.process(n).handle(now, input) {
-            self.answered(n, &id, &verdict);
-        }
+    fn feed_new(&mut self, n: usize, input: &Input) {
+        self.feed(n, input, &Digest::of(input));
     }
 
-    fn process(&mut self, n: usize) -> &mut Process {
-        let process = Arc::make_mut(&mut self.instances[n].process);
-        process.digest = None;
-        process
+    fn feed(&mut self, n: usize, input: &Input, digest: &Digest) {
+        let instance = &mut self.instances[n];
+        let Some(process) = &mut instance.process else { return };
+        let handled = self.memo.handle(process, self.now, (input, digest));
+        *process = handled.process.clone();
+        instance.calls.extend(handled.calls.iter().cloned());
+        for (id, verdict) in &handled.replies {
+            self.answered(n, id, verdict);
+        }
     }
 
     fn ask(&mut self, n: usize) {
         let request = self.scope.requests[n];
         let pod = self.layout.pods[request.pod].clone();
-        let known_lost = self.known_lost(request.instance);
-        let desired = (0..self.scope.budgets.len()).map(|b| self.desired(b)).collect();
         let asked = &mut self.clients.requests[n];
         asked.attempts += 1;
-        asked.open = Some(Open { known_lost, desired });
+        asked.open = true;
         let eviction = Eviction {
             id: format!("{n}.{}", asked.attempts),
             pod,
@@ -178,14 +188,16 @@ impl State {
             by_name: self.scope.by_name,
             deadline: self.now + ANSWER_WITHIN,
         };
-        self.feed(request.instance, Input::Evict(eviction));
+        self.feed_new(request.instance, &Input::Evict(eviction));
     }
 
     fn answered(&mut self, instance: usize, id: &str, verdict: &Verdict) {
         let request = id.split('.').next().and_then(|n| n.parse::<usize>().ok());
         let request = request.expect("the id of a request of the scope");
-        let open = self.clients.requests[request].open.take();
-        let Some(open) = open else { return };
+        // A client that crashed with its instance hears nothing.
+        if !std::mem::take(&mut self.clients.requests[request].open) {
+            return;
+        }
         let pod = self.scope.requests[request].pod;
         let name = &self.layout.pods[pod].name;
         match verdict {
@@ -198,10 +210,9 @@ impl State {
                 let takes =
                     matches!(allowed.reason, AllowReason::NotCovered | AllowReason::Granted);
                 if let Some(uid) = allowed.uid.clone().filter(|_| takes) {
-                    let uncovered =
-                        allowed.reason == AllowReason::NotCovered && open.desired.contains(&0);
-                    let until = self.now + CARRIED_OUT_WITHIN;
-                    self.allowed(Allow { pod, uid, until, uncovered }, &open);
+                    let (eviction, until) = (id.to_owned(), self.now + CARRIED_OUT_WITHIN);
+                    let recorded = allowed.reason == AllowReason::Granted;
+                    self.allowed(Allowed { eviction, pod, uid, until }, recorded);
                 }
             }
         }
@@ -209,8 +220,11 @@ impl State {
 
     /// The API server marks the pod and deletes it.
     fn carry_out(&mut self, n: usize) {
-        let allow = self.clients.allows.remove(n);
-        let key = self.layout.pods[allow.pod].clone();
+        let allowed = self.clients.allows.remove(n);
+        let key = self.layout.pods[allowed.pod].clone();
+        if let Some(allow) = self.auditor().end(&allowed.eviction) {
+            self.auditor().take(&allow, &allow.pod);
+        }
         let Some(pod) = self.objects().pods.get(&key).cloned() else { return };
         let target = DisruptionTarget {
             reason: DisruptionTarget::EVICTION_API.to_owned(),
@@ -218,8 +232,6 @@ impl State {
         };
         self.store(Pod { disruption_target: Some(target), terminating: true, ..pod });
         self.discard::<Pod>(&key);
-        self.clients.lost[allow.pod] =
-            if allow.uncovered { Loss::Otherwise } else { Loss::ByGrant };
     }
 
     fn delete(&mut self, n: usize) {
@@ -228,22 +240,12 @@ impl State {
         let Some(pod) = self.objects().pods.get(&key).cloned() else { return };
         self.store(Pod { terminating: true, ..pod });
         self.discard::<Pod>(&key);
-        if self.clients.lost[n] == Loss::Healthy {
-            self.clients.lost[n] = Loss::Otherwise;
-        }
     }
 
     fn ready(&mut self, n: usize) {
         let key = &self.layout.pods[n];
         let Some(pod) = self.objects().pods.get(key).cloned() else { return };
         self.store(Pod { ready: true, ..pod });
-        self.clients.lost[n] = Loss::Healthy;
-        for asked in &mut self.clients.requests {
-            // If it is lost again, the instance has not been told of that.
-            if let Some(open) = &mut asked.open {
-                open.known_lost &= !(1 << n);
-            }
-        }
     }
 
     fn unready(&mut self, n: usize) {
@@ -251,7 +253,6 @@ impl State {
         let key = &self.layout.pods[n];
         let Some(pod) = self.objects().pods.get(key).cloned() else { return };
         self.store(Pod { ready: false, ..pod });
-        self.clients.lost[n] = Loss::Otherwise;
     }
 
     fn edit(&mut self, n: usize) {
@@ -264,48 +265,44 @@ impl State {
         next.write_into(&mut budget.spec);
         budget.generation += 1;
         self.store(budget);
-        self.lower_desired(n);
     }
 
     fn recreate(&mut self, n: usize) {
         self.clients.used.recreations += 1;
         let key = self.layout.budgets[n].clone();
         self.discard::<Budget>(&key);
-        self.lower_desired(n);
         self.store(new_budget(self.scope, n).into_budget());
     }
 
     fn crash(&mut self, n: usize) {
         self.clients.used.crashes += 1;
-        let died = std::mem::replace(&mut self.instances[n].process, Arc::new(Process::down()));
-        died.calls.iter().for_each(|call| self.leave_behind(call.clone()));
-        self.instances[n].watch.iter_mut().for_each(std::collections::VecDeque::clear);
+        let died = std::mem::replace(&mut self.instances[n], Instance::down());
+        died.calls.iter().for_each(|call| self.leave_behind(call));
         for (request, asked) in self.scope.requests.iter().zip(&mut self.clients.requests) {
             if request.instance == n {
-                asked.open = None;
+                asked.open = false;
             }
         }
     }
 
-    /// Reads that nobody waits for change nothing.
-    fn leave_behind(&mut self, command: Command) {
-        if matches!(command, Command::WriteStatus { .. }) {
-            let digest = Digest::of(&command);
-            self.late.push(Arc::new(Late { command, digest }));
+    /// Reads that no instance waits for change nothing.
+    fn leave_behind(&mut self, call: &Arc<Call>) {
+        if matches!(call.command, Command::WriteStatus { .. }) {
+            self.late.push(call.clone());
         }
     }
 
-    /// Instance 0 leads, whoever else is up: the housekeeping of one is enough for these worlds.
+    /// Instance 0 leads, whichever others are up: the housekeeping of one is enough for these worlds.
     pub(super) fn restart(&mut self, n: usize) {
-        self.process(n).engine = Some(Engine::new(config()));
-        self.feed(n, Input::Lead(n == 0));
+        self.instances[n].process = Some(Process::new(config()));
+        self.feed_new(n, &Input::Lead(n == 0));
         for kind in Watched::ALL.map(kind_of) {
-            self.feed(n, Input::ListBegan(kind.clone()));
+            self.feed_new(n, &Input::ListBegan(kind.clone()));
             for object in self.objects().list(&kind) {
-                self.feed(n, object);
+                self.feed_new(n, &object);
             }
             let version = self.objects().version();
-            self.feed(n, Input::ListEnded(kind, version));
+            self.feed_new(n, &Input::ListEnded(kind, version));
         }
     }
 
@@ -315,36 +312,43 @@ impl State {
         while let Some(due) = self.next_due().filter(|due| *due <= end) {
             self.now = self.now.max(due);
             for n in 0..self.instances.len() {
-                let wake = self.instances[n].process.wake;
-                if wake.is_some_and(|wake| wake <= self.now) {
-                    self.process(n).wake = None;
-                    self.feed(n, Input::Tick);
+                if self.instances[n].wake().is_some_and(|wake| wake <= self.now) {
+                    self.feed_new(n, &Input::Tick);
                 }
             }
             self.settle();
         }
         self.now = end;
-        self.clients.allows.retain(|allow| allow.until >= end);
+        self.end_allows(|allowed| allowed.until < end);
+        self.auditor().pass_time(end.0);
         if secs > CALL_SECS_MAX {
             self.late.clear();
         }
     }
 
     fn next_due(&self) -> Option<Timestamp> {
-        self.instances.iter().filter_map(|instance| instance.process.wake).min()
+        self.instances.iter().filter_map(Instance::wake).min()
     }
 
     fn after_step(&mut self) {
         // The API server refuses an eviction whose pod is gone, unless it evicts by name.
-        let (layout, pods) = (&self.layout, &self.truth.truth.pods);
-        let by_name = self.scope.by_name;
-        self.clients.allows.retain(|allow| {
-            let pod = pods.get(&layout.pods[allow.pod]);
-            by_name || pod.is_some_and(|pod| pod.uid == allow.uid)
-        });
+        if !self.scope.by_name {
+            let (layout, truth) = (self.layout.clone(), self.truth.clone());
+            self.end_allows(|allowed| {
+                let pod = truth.truth.pods.get(&layout.pods[allowed.pod]);
+                pod.is_none_or(|pod| pod.uid != allowed.uid)
+            });
+        }
         if let Some(secs) = self.scope.grant_secs_max {
             self.note_grants();
             self.check_grants(secs);
+        }
+    }
+
+    fn end_allows(&mut self, is_over: impl Fn(&Allowed) -> bool) {
+        while let Some(n) = self.clients.allows.iter().position(&is_over) {
+            let over = self.clients.allows.remove(n);
+            self.auditor().end(&over.eviction);
         }
     }
 
@@ -364,19 +368,5 @@ impl State {
             }
         }
         self.clients.grants = held;
-    }
-
-    /// Pods that were lost otherwise than by a grant, and of which no event is on its way.
-    fn known_lost(&self, instance: usize) -> u32 {
-        let mut known = 0;
-        for (n, loss) in self.clients.lost.iter().enumerate() {
-            known |= u32::from(*loss == Loss::Otherwise) << n;
-        }
-        for event in &self.instances[instance].watch[Watched::Pod as usize] {
-            let subject = event.input.subject();
-            let pod = subject.and_then(|(_, key, _)| index_of(&self.layout.pods, key));
-            known &= !pod.map_or(0, |n| 1 << n);
-        }
-        known
     }
 }

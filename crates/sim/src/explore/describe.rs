@@ -10,9 +10,9 @@ impl State {
     pub(super) fn describe(&self, step: Step) -> String {
         let pod = |n: u8| &self.layout.pods[usize::from(n)].name;
         let budget = |n: u8| self.scope.budgets[usize::from(n)].name;
-        let process = |i: u8| &self.instances[usize::from(i)].process;
-        let call = |i: u8, n: u8| name_of(&process(i).calls[usize::from(n)]);
-        let answer = |i: u8, n: u8| name_of(&process(i).answers[usize::from(n)].0);
+        let instance = |i: u8| &self.instances[usize::from(i)];
+        let call = |i: u8, n: u8| name_of(&instance(i).calls[usize::from(n)].command);
+        let answer = |i: u8, n: u8| name_of(&instance(i).answers[usize::from(n)].call.command);
         let allow = |n: u8| &self.layout.pods[self.clients.allows[usize::from(n)].pod].name;
         match step {
             Step::Ask(n) => {

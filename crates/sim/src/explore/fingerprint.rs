@@ -15,6 +15,8 @@
 //! - **Read tokens** by the order of their first occurrence within the instance. They are compared for
 //!   equality only, and every new token is a fresh one.
 //!
+//! The text of a part is printed and hashed once, when the part is made; states share their parts.
+//!
 //! A fingerprint has 64 bits. Among ten million states, two share one with a chance of 3 in a million.
 
 use std::fmt::{self, Debug, Write as _};
@@ -23,6 +25,9 @@ use holdfast_core::model::Timestamp;
 
 const LONG_AGO_MS: i64 = 15 * 60 * 1000;
 
+/// Stands in the text for a number that was taken out of it.
+const NUMBER: u64 = 0x4E55_4D42;
+
 /// A hash of the text of one part of a state without its numbers, and the numbers in the order of the text.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Digest {
@@ -30,41 +35,85 @@ pub(super) struct Digest {
     versions: Vec<u64>,
     uids: Vec<u64>,
     times: Vec<i64>,
+    tokens: Vec<u64>,
 }
 
 impl Digest {
     pub(super) fn of(part: &dyn Debug) -> Self {
-        let mut printer = Printer {
-            text: Mixer::default(),
-            next: Next::Text,
-            digest: Self::default(),
-            tokens: Vec::new(),
-        };
+        let mut printer =
+            Printer { text: Mixer::default(), next: Next::Text, digest: Self::default() };
         write!(printer, "{part:?}").expect("printing to memory does not fail");
         Self { text: printer.text.0, ..printer.digest }
     }
+
+    /// A hash of the part with its numbers as they are.
+    pub(super) fn exact(&self) -> u64 {
+        let mut mixer = Mixer(self.text);
+        for number in self.versions.iter().chain(&self.uids).chain(&self.tokens) {
+            mixer.add(*number);
+        }
+        for time in &self.times {
+            mixer.add(time.cast_unsigned());
+        }
+        mixer.0
+    }
+}
+
+/// A state as a sequence.
+pub(super) enum Part<'a> {
+    Is(&'a Digest),
+    /// An event of one queue does not pass for one of another.
+    EndOfQueue,
+    /// Tokens of one instance do not mean those of another.
+    EndOfInstance,
 }
 
 /// One number for a whole state.
-pub(super) fn fingerprint(now: Timestamp, parts: &[&Digest]) -> u64 {
-    let ranks = |numbers: fn(&Digest) -> &Vec<u64>, mixer: &mut Mixer| {
-        let mut sorted: Vec<u64> = parts.iter().flat_map(|part| numbers(part)).copied().collect();
-        sorted.sort_unstable();
-        sorted.dedup();
-        for number in parts.iter().flat_map(|part| numbers(part)) {
-            mixer.add(sorted.binary_search(number).unwrap_or_default() as u64);
-        }
-    };
+pub(super) fn fingerprint(now: Timestamp, parts: &[Part<'_>]) -> u64 {
     let mut mixer = Mixer::default();
+    let mut tokens = Vec::new();
     for part in parts {
-        mixer.add(part.text);
-        mixer.add(part.versions.len() as u64);
-        for time in &part.times {
-            mixer.add((time - now.0).max(-LONG_AGO_MS).cast_unsigned());
+        match part {
+            Part::EndOfQueue => mixer.add(1),
+            Part::EndOfInstance => {
+                mixer.add(2);
+                tokens.clear();
+            }
+            Part::Is(digest) => {
+                mixer.add(digest.text);
+                for time in &digest.times {
+                    mixer.add((time - now.0).max(-LONG_AGO_MS).cast_unsigned());
+                }
+                for token in &digest.tokens {
+                    let known = tokens.iter().position(|known| known == token);
+                    mixer.add(known.unwrap_or(tokens.len()) as u64);
+                    tokens.extend(known.is_none().then_some(*token));
+                }
+            }
         }
     }
-    ranks(|part| &part.versions, &mut mixer);
-    ranks(|part| &part.uids, &mut mixer);
+    add_ranks(&mut mixer, parts, |digest| &digest.versions);
+    add_ranks(&mut mixer, parts, |digest| &digest.uids);
+    mixer.0
+}
+
+fn add_ranks(mixer: &mut Mixer, parts: &[Part<'_>], numbers: fn(&Digest) -> &Vec<u64>) {
+    let of = |part| match part {
+        &Part::Is(digest) => numbers(digest).as_slice(),
+        Part::EndOfQueue | Part::EndOfInstance => &[],
+    };
+    let mut sorted: Vec<u64> = parts.iter().flat_map(of).copied().collect();
+    sorted.sort_unstable();
+    sorted.dedup();
+    for number in parts.iter().flat_map(of) {
+        mixer.add(sorted.binary_search(number).unwrap_or_default() as u64);
+    }
+}
+
+/// One number for two others.
+pub(super) fn mix(a: u64, b: u64) -> u64 {
+    let mut mixer = Mixer(a);
+    mixer.add(b);
     mixer.0
 }
 
@@ -74,7 +123,6 @@ struct Printer {
     text: Mixer,
     next: Next,
     digest: Digest,
-    tokens: Vec<u64>,
 }
 
 #[derive(Clone, Copy)]
@@ -111,14 +159,18 @@ impl fmt::Write for Printer {
         }
         // Most pieces are none of these, and their first letter tells.
         match piece.as_bytes().first() {
+            // The auditor's objects have plain numbers as versions.
+            Some(b'v') if piece == "version" => self.next = Next::Open(Class::Version),
             Some(b'N') if piece == "Number" => self.next = Next::Open(Class::Version),
             Some(b'T') if piece == "Timestamp" => self.next = Next::Open(Class::Time),
+            Some(b'M') if piece == "Moment" => self.next = Next::Open(Class::Time),
             Some(b'T') if piece == "Token" => self.next = Next::Open(Class::Token),
             Some(b't') if piece == "token" => self.next = Next::Open(Class::Token),
             Some(b'u') => {
                 let number = piece.strip_prefix("uid-").and_then(|digits| digits.parse().ok());
                 if let Some(uid) = number {
                     self.digest.uids.push(uid);
+                    self.text.add(NUMBER);
                     return Ok(());
                 }
             }
@@ -136,15 +188,9 @@ impl Printer {
         match class {
             Class::Version => self.digest.versions.push(number),
             Class::Time => self.digest.times.push(number.cast_signed()),
-            Class::Token => {
-                let known = self.tokens.iter().position(|token| *token == number);
-                let index = known.unwrap_or(self.tokens.len());
-                if known.is_none() {
-                    self.tokens.push(number);
-                }
-                self.text.add(index as u64);
-            }
+            Class::Token => self.digest.tokens.push(number),
         }
+        self.text.add(NUMBER);
         true
     }
 }
@@ -191,7 +237,7 @@ mod tests {
 
     fn print(now: i64, part: &dyn Debug) -> u64 {
         let digest = Digest::of(part);
-        fingerprint(Timestamp(now), &[&digest])
+        fingerprint(Timestamp(now), &[Part::Is(&digest)])
     }
 
     fn versions(list: &[u64]) -> Vec<ResourceVersion> {

@@ -19,6 +19,7 @@ mod apply;
 mod describe;
 mod fingerprint;
 mod possible;
+mod process;
 mod promise;
 mod scope;
 mod search;

@@ -16,10 +16,7 @@ impl State {
             self.instance_steps(index, &mut steps);
         }
         self.cluster_steps(&mut steps);
-        let idle = self.instances.iter().all(|i| {
-            let process = &i.process;
-            process.calls.is_empty() && process.answers.is_empty()
-        });
+        let idle = self.instances.iter().all(|i| i.calls.is_empty() && i.answers.is_empty());
         for (n, span) in self.scope.spans.iter().enumerate() {
             if self.clients.used.spans[n] < span.uses && (idle || span.secs <= CALL_SECS_MAX) {
                 steps.push(Step::Advance(index(n)));
@@ -31,11 +28,11 @@ impl State {
     fn client_steps(&self, steps: &mut Vec<Step>) {
         for (n, request) in self.scope.requests.iter().enumerate() {
             let asked = &self.clients.requests[n];
-            let up = self.instances[request.instance].process.engine.is_some();
+            let up = self.instances[request.instance].process.is_some();
             // By name the API server asks only about a pod that it has just seen.
             let is_there = self.objects().pods.contains_key(&self.layout.pods[request.pod]);
             let up = up && (is_there || !self.scope.by_name);
-            if up && asked.open.is_none() && asked.attempts < request.attempts {
+            if up && !asked.open && asked.attempts < request.attempts {
                 steps.push(Step::Ask(index(n)));
             }
         }
@@ -49,20 +46,19 @@ impl State {
 
     fn instance_steps(&self, n: usize, steps: &mut Vec<Step>) {
         let (i, instance) = (index(n), &self.instances[n]);
-        let process = &instance.process;
         let used = &self.clients.used;
         let may_lose = used.losses < self.scope.losses;
-        if process.engine.is_none() {
+        if instance.process.is_none() {
             steps.push(Step::Restart(i));
             return;
         }
-        for call in 0..process.calls.len() {
+        for call in 0..instance.calls.len() {
             steps.push(Step::Call(i, index(call)));
             if may_lose {
                 steps.push(Step::GiveUp(i, index(call)));
             }
         }
-        for answer in 0..process.answers.len() {
+        for answer in 0..instance.answers.len() {
             steps.push(Step::Answer(i, index(answer)));
             if may_lose {
                 steps.push(Step::Lose(i, index(answer)));

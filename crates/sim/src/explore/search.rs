@@ -64,7 +64,7 @@ struct Node {
 /// Visits every state of the scope, until one breaks the promise or a limit is reached.
 pub fn explore(scope: &'static Scope, limits: Limits) -> Outcome {
     let started = Instant::now();
-    let mut start = State::start(scope);
+    let start = State::start(scope);
     let visited = Visited::default();
     visited.insert(start.fingerprint());
     let mut nodes = vec![Node { parent: 0, step: Step::Ask(0) }];
@@ -249,7 +249,7 @@ fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
 
 /// Fingerprints are hashes already.
 #[derive(Default)]
-struct Identity(u64);
+pub(super) struct Identity(u64);
 
 impl Hasher for Identity {
     fn finish(&self) -> u64 {

@@ -1,13 +1,14 @@
 //! How a small world begins: its objects are stored, and every instance has seen them.
 
-use std::collections::VecDeque;
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use holdfast_core::model::{GroupApi, GroupKind, ObjectKey, Owner, Timestamp};
+use holdfast_core::model::{GroupApi, GroupKind, Owner, Timestamp};
 use holdfast_core::{Config, Kind};
 
+use super::process::Memo;
 use super::scope::{Scope, Shape};
-use super::state::{Asked, Clients, Instance, Layout, Loss, Process, State, Stored, Used};
+use super::state::{Asked, Clients, Instance, Layout, State, Stored, Used};
 use super::step::Watched;
 use crate::builders::{BudgetBuilder, budget, group, owner, pod};
 use crate::name::Name as _;
@@ -27,29 +28,54 @@ impl State {
         let clients = Clients {
             requests: vec![Asked::default(); scope.requests.len()],
             used: Used { spans: vec![0; scope.spans.len()], ..Used::default() },
-            lost: vec![Loss::Healthy; scope.pods().count()],
             ..Clients::default()
-        };
-        let instance = || Instance {
-            process: Arc::new(Process::down()),
-            watch: std::array::from_fn(|_| VecDeque::new()),
         };
         let mut state = Self {
             scope,
             layout: Arc::new(Layout::of(scope)),
             now: START,
-            truth: Arc::new(Stored { truth: stored(scope), digest: None }),
-            instances: (0..scope.instances).map(|_| instance()).collect(),
+            memo: Memo::new(),
+            truth: Arc::new(Stored { truth: Truth::at(FIRST_VERSION), told: BTreeMap::new() }),
+            instances: vec![Instance::down(); scope.instances],
             late: Vec::new(),
+            audited: Arc::default(),
             clients,
             replies: Vec::new(),
             violation: None,
         };
+        state.auditor().pass_time(START.0);
+        state.store_all();
         for index in 0..scope.instances {
             state.restart(index);
         }
         state.settle_all(SETTLED_AFTER_SECS);
         state
+    }
+
+    fn store_all(&mut self) {
+        let scope = self.scope;
+        for replica in scope.replicas {
+            match replica.shape {
+                Shape::Gang(min) => {
+                    self.store(group(replica.name).gang(min).into_group());
+                }
+                Shape::Whole => {
+                    self.store(group(replica.name).gang(1).disrupt_whole().into_group());
+                }
+                Shape::LeaderWorkerSet => {
+                    let lws = owner(Owner::LWS_GROUP, "LeaderWorkerSet", replica.name).replicas(1);
+                    self.store(lws.into_owner());
+                }
+            }
+        }
+        for index in 0..scope.pods().count() {
+            let mut pod = new_pod(scope, index);
+            pod.ready = true;
+            self.store(pod);
+        }
+        for index in 0..scope.budgets.len() {
+            self.store(new_budget(scope, index).into_budget());
+        }
     }
 }
 
@@ -57,37 +83,9 @@ impl Layout {
     fn of(scope: &Scope) -> Self {
         Self {
             pods: scope.pods().map(|(_, name)| name.object_key()).collect(),
-            replica_of: scope.pods().map(|(replica, _)| replica).collect(),
             budgets: scope.budgets.iter().map(|b| b.name.budget_key()).collect(),
         }
     }
-}
-
-fn stored(scope: &Scope) -> Truth {
-    let mut truth = Truth::at(FIRST_VERSION);
-    for replica in scope.replicas {
-        match replica.shape {
-            Shape::Gang(min) => {
-                truth.put(group(replica.name).gang(min).into_group());
-            }
-            Shape::Whole => {
-                truth.put(group(replica.name).gang(1).disrupt_whole().into_group());
-            }
-            Shape::LeaderWorkerSet => {
-                let lws = owner(Owner::LWS_GROUP, "LeaderWorkerSet", replica.name).replicas(1);
-                truth.put(lws.into_owner());
-            }
-        }
-    }
-    for index in 0..scope.pods().count() {
-        let mut pod = new_pod(scope, index);
-        pod.ready = true;
-        truth.put(pod);
-    }
-    for index in 0..scope.budgets.len() {
-        truth.put(new_budget(scope, index).into_budget());
-    }
-    truth
 }
 
 /// A pod of the scope as its controller makes it: running, and not ready yet.
@@ -130,8 +128,4 @@ pub(super) fn watched(kind: &Kind) -> Watched {
         Kind::Owner(_) => Watched::Owner,
         _ => Watched::Budget,
     }
-}
-
-pub(super) fn index_of(pods: &[ObjectKey], key: &ObjectKey) -> Option<usize> {
-    pods.iter().position(|pod| pod == key)
 }

@@ -2,64 +2,57 @@
 //!
 //! To copy a state copies pointers; a step copies only the parts that it changes.
 
-use std::collections::VecDeque;
-use std::sync::Arc;
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::{Arc, OnceLock};
 
+use holdfast_audit::Auditor;
+use holdfast_core::Input;
 use holdfast_core::model::{BudgetKey, ObjectKey, Timestamp};
-use holdfast_core::verdict::Verdict;
-use holdfast_core::{Command, Engine, Input};
 
-use super::fingerprint::{Digest, fingerprint};
+use super::fingerprint::{Digest, Part, fingerprint};
+use super::process::{Call, Memo, Process};
 use super::scope::Scope;
 use super::step::Watched;
 use crate::truth::Truth;
 
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub(super) struct State {
     pub(super) scope: &'static Scope,
     pub(super) layout: Arc<Layout>,
+    pub(super) memo: Arc<Memo>,
     pub(super) now: Timestamp,
     pub(super) truth: Arc<Stored>,
     pub(super) instances: Vec<Instance>,
     /// Status writes that no instance waits for and that may still reach the API server.
-    pub(super) late: Vec<Arc<Late>>,
+    pub(super) late: Vec<Arc<Call>>,
+    pub(super) audited: Arc<Audited>,
     pub(super) clients: Clients,
     pub(super) replies: Vec<String>,
     pub(super) violation: Option<String>,
 }
 
 /// The names of a scope's objects, made once.
-#[derive(Debug)]
 pub(super) struct Layout {
     pub(super) pods: Vec<ObjectKey>,
-    /// The replica of each pod.
-    pub(super) replica_of: Vec<usize>,
     pub(super) budgets: Vec<BudgetKey>,
 }
 
 /// The objects of the API server.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub(super) struct Stored {
     pub(super) truth: Truth,
-    pub(super) digest: Option<Digest>,
+    /// The event that told of each object last.
+    pub(super) told: BTreeMap<(Watched, String), Arc<Event>>,
 }
 
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub(super) struct Instance {
-    pub(super) process: Arc<Process>,
+    /// None while it is down.
+    pub(super) process: Option<Arc<Process>>,
+    pub(super) calls: Vec<Arc<Call>>,
+    pub(super) answers: Vec<Arc<Answer>>,
     /// Watch events on their way, by kind and in order within the kind.
     pub(super) watch: [VecDeque<Arc<Event>>; Watched::ALL.len()],
-}
-
-/// One running Holdfast process with its calls and their answers.
-#[derive(Clone, Debug)]
-pub(super) struct Process {
-    /// None while it is down.
-    pub(super) engine: Option<Engine>,
-    pub(super) wake: Option<Timestamp>,
-    pub(super) calls: Vec<Command>,
-    pub(super) answers: Vec<(Command, Input)>,
-    pub(super) digest: Option<Digest>,
 }
 
 #[derive(Debug)]
@@ -68,21 +61,26 @@ pub(super) struct Event {
     pub(super) digest: Digest,
 }
 
-#[derive(Debug)]
-pub(super) struct Late {
-    pub(super) command: Command,
+/// An answer on its way, and the call that it answers.
+pub(super) struct Answer {
+    pub(super) call: Arc<Call>,
+    pub(super) input: Input,
     pub(super) digest: Digest,
 }
 
-/// What clients have asked and been told, and what was lost. All of it is for the steps and the
-/// promise; no engine sees it.
+/// The auditor, which follows the stored objects and the evictions.
+#[derive(Clone, Default)]
+pub(super) struct Audited {
+    pub(super) auditor: Auditor,
+    digest: OnceLock<Digest>,
+}
+
+/// What clients have asked and been told. All of it is for the steps and the checks; no engine sees it.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Clients {
     pub(super) requests: Vec<Asked>,
     /// Allowed evictions that the API server may still carry out.
-    pub(super) allows: Vec<Allow>,
-    /// Why each pod of the scope is not healthy.
-    pub(super) lost: Vec<Loss>,
+    pub(super) allows: Vec<Allowed>,
     pub(super) used: Used,
     /// Grants of live pods in stored statuses, in scopes that limit their age.
     pub(super) grants: Vec<HeldGrant>,
@@ -91,35 +89,17 @@ pub(super) struct Clients {
 #[derive(Clone, Debug, Default)]
 pub(super) struct Asked {
     pub(super) attempts: u8,
-    pub(super) open: Option<Open>,
-}
-
-/// A request that has not been answered.
-#[derive(Clone, Debug)]
-pub(super) struct Open {
-    /// Pods that were lost otherwise than by a grant, and the instance had been told so.
-    pub(super) known_lost: u32,
-    /// The smallest number of replicas that each budget has desired since the request was sent.
-    pub(super) desired: Vec<i64>,
+    /// Not answered yet.
+    pub(super) open: bool,
 }
 
 #[derive(Clone, Debug)]
-pub(super) struct Allow {
+pub(super) struct Allowed {
+    pub(super) eviction: String,
     pub(super) pod: usize,
     pub(super) uid: String,
     /// The API server gives up then.
     pub(super) until: Timestamp,
-    /// The pod was covered by no budget while the request was under way. No grant took it.
-    pub(super) uncovered: bool,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Loss {
-    Healthy,
-    /// An allowed eviction took the pod, and no successor has been ready.
-    ByGrant,
-    /// The pod was deleted by others, or is not ready.
-    Otherwise,
 }
 
 /// How often the scope's limited steps have happened.
@@ -148,64 +128,74 @@ impl State {
         self.violation.as_deref()
     }
 
+    pub(super) fn auditor(&mut self) -> &mut Auditor {
+        let audited = Arc::make_mut(&mut self.audited);
+        audited.digest = OnceLock::new();
+        &mut audited.auditor
+    }
+
     /// What clients were told in the last step.
     pub(super) fn replies(&self) -> &[String] {
         &self.replies
     }
 
     /// Equal for states from which the same can happen.
-    pub(super) fn fingerprint(&mut self) -> u64 {
-        if self.truth.digest.is_none() {
-            let stored = Arc::make_mut(&mut self.truth);
-            stored.digest = Some(Digest::of(&(&stored.truth, stored.truth.version())));
-        }
-        for instance in &mut self.instances {
-            if instance.process.digest.is_none() {
-                Arc::make_mut(&mut instance.process).refresh_digest();
-            }
-        }
+    pub(super) fn fingerprint(&self) -> u64 {
         let clients = Digest::of(&self.clients);
-        // It ends each queue, so that an event of one queue does not pass for one of another.
-        let end = Digest::default();
-        let mut parts = vec![&clients];
-        parts.extend(&self.truth.digest);
+        let version = Digest::of(&self.truth.truth.version());
+        let mut parts = vec![Part::Is(&clients), Part::Is(&version)];
+        parts.extend(self.truth.told.values().map(|event| Part::Is(&event.digest)));
+        parts.push(Part::EndOfQueue);
         for instance in &self.instances {
-            parts.extend(&instance.process.digest);
-            for queue in &instance.watch {
-                parts.extend(queue.iter().map(|event| &event.digest));
-                parts.push(&end);
-            }
+            instance.add_parts(&mut parts);
         }
-        parts.extend(self.late.iter().map(|late| &late.digest));
+        parts.extend(self.late.iter().map(|call| Part::Is(&call.digest)));
+        parts.push(Part::EndOfQueue);
+        parts.push(Part::Is(self.audited.digest()));
         fingerprint(self.now, &parts)
     }
 }
 
-impl Process {
+impl Instance {
     pub(super) fn down() -> Self {
-        Self { engine: None, wake: None, calls: Vec::new(), answers: Vec::new(), digest: None }
+        let watch = std::array::from_fn(|_| VecDeque::new());
+        Self { process: None, calls: Vec::new(), answers: Vec::new(), watch }
     }
 
-    /// One `handle` and, as the engine's contract asks, `poll` until it is empty.
-    pub(super) fn handle(&mut self, now: Timestamp, input: Input) -> Vec<(String, Verdict)> {
-        self.digest = None;
-        let mut replies = Vec::new();
-        let Some(engine) = &mut self.engine else { return replies };
-        engine.handle(now, input);
-        while let Some(command) = engine.poll() {
-            match command {
-                Command::Reply { eviction, verdict } => replies.push((eviction, verdict)),
-                Command::WakeAt(at) => self.wake = Some(at),
-                // Nothing that an engine does depends on them.
-                Command::Event(_) | Command::Relate { .. } => {}
-                command => self.calls.push(command),
-            }
+    pub(super) fn wake(&self) -> Option<Timestamp> {
+        self.process.as_ref().and_then(|process| process.wake())
+    }
+
+    fn add_parts<'a>(&'a self, parts: &mut Vec<Part<'a>>) {
+        parts.extend(self.process.iter().map(|process| Part::Is(process.digest())));
+        parts.push(Part::EndOfQueue);
+        parts.extend(self.calls.iter().map(|call| Part::Is(&call.digest)));
+        parts.push(Part::EndOfQueue);
+        for answer in &self.answers {
+            parts.extend([Part::Is(&answer.call.digest), Part::Is(&answer.digest)]);
         }
-        replies
+        for queue in &self.watch {
+            parts.push(Part::EndOfQueue);
+            parts.extend(queue.iter().map(|event| Part::Is(&event.digest)));
+        }
+        parts.push(Part::EndOfInstance);
     }
+}
 
-    fn refresh_digest(&mut self) {
-        let engine = self.engine.as_ref().map(Engine::state);
-        self.digest = Some(Digest::of(&(engine, self.wake, &self.calls, &self.answers)));
+impl Event {
+    pub(super) fn new(input: Input) -> Arc<Self> {
+        Arc::new(Self { digest: Digest::of(&input), input })
+    }
+}
+
+impl Answer {
+    pub(super) fn new(call: Arc<Call>, input: Input) -> Arc<Self> {
+        Arc::new(Self { call, digest: Digest::of(&input), input })
+    }
+}
+
+impl Audited {
+    fn digest(&self) -> &Digest {
+        self.digest.get_or_init(|| Digest::of(&self.auditor.remembered()))
     }
 }

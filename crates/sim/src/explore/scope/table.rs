@@ -47,49 +47,59 @@ const fn span(secs: u32, uses: u8) -> Span {
     Span { secs, uses }
 }
 
-/// Two replicas of one pod each, of which one may be lost.
+/// Replicas of one pod each.
 const TWO: &[Replica] = &[replica("a", 1, Gang(1)), replica("b", 1, Gang(1))];
+const THREE: &[Replica] =
+    &[replica("a", 1, Gang(1)), replica("b", 1, Gang(1)), replica("c", 1, Gang(1))];
+/// One of the two may be lost.
 const ONE_OF_TWO: &[BudgetShape] = &[budget("one", &[0, 1], MinAvailable(1))];
+
+/// Two instances that are asked for one replica each. The second one learns of pods late.
+const PAIR: Scope = Scope {
+    instances: 2,
+    replicas: TWO,
+    budgets: ONE_OF_TWO,
+    requests: &[ask(0, 0), ask(1, 1)],
+    lagging: &[(1, Pod)],
+    ..QUIET
+};
+
+/// The leader and two others, which all learn of pods late and wait for the API server.
+const TRIO: Scope = Scope {
+    instances: 3,
+    lagging: &[(0, Pod), (1, Pod), (2, Pod)],
+    slow_calls: &[0, 1, 2],
+    ..QUIET
+};
 
 pub const SCOPES: &[Scope] = &[
     Scope {
         name: "rising-watermark",
         about: "a pod watch slower than a list, while another instance writes",
-        instances: 2,
-        replicas: TWO,
-        budgets: ONE_OF_TWO,
-        requests: &[ask(0, 0), ask(1, 1)],
-        lagging: &[(1, Pod)],
         slow_calls: &[1],
         flaps: 1,
         spans: &[span(2, 2)],
-        ..QUIET
+        ..PAIR
     },
     Scope {
         name: "emptied-owner",
         about: "two LeaderWorkerSets of one replica under one budget",
-        instances: 2,
         replicas: &[replica("x", 1, LeaderWorkerSet), replica("y", 1, LeaderWorkerSet)],
         budgets: &[budget("one", &[0, 1], MaxUnavailable(1))],
-        requests: &[ask(0, 0), ask(1, 1)],
-        lagging: &[(1, Pod)],
         creations: 1,
         spans: &[span(2, 2)],
         in_every_test: true,
-        ..QUIET
+        ..PAIR
     },
     Scope {
         name: "whole-group",
         about: "two PodGroups with disruptionMode all",
-        instances: 2,
         replicas: &[replica("a", 2, Whole), replica("b", 2, Whole)],
-        budgets: ONE_OF_TWO,
         requests: &[ask(0, 0), ask(1, 2)],
-        lagging: &[(1, Pod)],
         creations: 1,
         spans: &[span(2, 2)],
         in_every_test: true,
-        ..QUIET
+        ..PAIR
     },
     Scope {
         name: "refused-eviction",
@@ -106,106 +116,74 @@ pub const SCOPES: &[Scope] = &[
     Scope {
         name: "recreated-budget",
         about: "a budget that is created again, and a lagging pod watch",
-        instances: 2,
-        replicas: TWO,
-        budgets: ONE_OF_TWO,
-        requests: &[ask(0, 0), ask(1, 1)],
-        lagging: &[(1, Pod)],
         slow_calls: &[0],
         recreations: 1,
         spans: &[span(2, 2)],
-        ..QUIET
+        ..PAIR
     },
     Scope {
         name: "expired-not-found",
         about: "an instance that is down while an eviction is carried out",
-        instances: 2,
-        replicas: TWO,
-        budgets: ONE_OF_TWO,
-        requests: &[ask(0, 0), ask(1, 1)],
-        lagging: &[(1, Pod)],
         crashing: &[0],
         crashes: 1,
         spans: &[span(2, 1), span(130, 1)],
-        ..QUIET
+        ..PAIR
     },
     Scope {
         name: "lagging",
         about: "an instance whose watches lag, and pods that come back",
-        instances: 2,
-        replicas: TWO,
-        budgets: ONE_OF_TWO,
-        requests: &[ask(0, 0), ask(1, 1)],
         lagging: &[(1, Pod), (1, Budget)],
         creations: 1,
         spans: &[span(2, 2)],
         in_every_test: true,
-        ..QUIET
+        ..PAIR
     },
     Scope {
         name: "by-name",
         about: "evictions by name, and a pod that others delete and that comes back",
-        instances: 2,
-        replicas: TWO,
-        budgets: ONE_OF_TWO,
-        requests: &[ask(0, 0), ask(1, 1)],
-        lagging: &[(1, Pod)],
         by_name: true,
         deletions: 1,
         creations: 1,
         spans: &[span(2, 1), span(30, 1), span(60, 1)],
-        ..QUIET
+        ..PAIR
     },
     Scope {
         name: "listed-successor",
         about: "a recreated budget that lists show before the watch shows its predecessor's end",
-        instances: 2,
-        replicas: TWO,
-        budgets: ONE_OF_TWO,
-        requests: &[ask(0, 0), ask(1, 1)],
         lagging: &[(1, Pod), (1, Budget)],
         slow_calls: &[1],
         slow_budget_lists: true,
         recreations: 1,
         spans: &[span(6, 1)],
-        ..QUIET
+        ..PAIR
     },
     Scope {
         name: "lost-answers",
         about: "status writes whose answers are lost, or that arrive late",
-        instances: 2,
-        replicas: TWO,
-        budgets: ONE_OF_TWO,
-        requests: &[ask(0, 0), ask(1, 1)],
         lagging: &[(0, Budget), (1, Budget)],
         slow_calls: &[0, 1],
         losses: 2,
         spans: &[span(2, 2), span(15, 1)],
-        ..QUIET
+        ..PAIR
     },
     Scope {
         name: "two-budgets",
         about: "a pod under two budgets, and a lagging pod watch",
-        instances: 2,
-        replicas: TWO,
         budgets: &[
             budget("one", &[0, 1], MinAvailable(1)),
             budget("two", &[0, 1], MinAvailable(1)),
         ],
-        requests: &[ask(0, 0), ask(1, 1)],
-        lagging: &[(1, Pod)],
         slow_calls: &[0],
         losses: 1,
         crashing: &[0],
         crashes: 1,
         spans: &[span(2, 1), span(16, 1)],
-        ..QUIET
+        ..PAIR
     },
     Scope {
         name: "edited-budget",
         about: "thresholds that change while requests are under way",
-        instances: 2,
-        replicas: &[replica("a", 1, Gang(1)), replica("b", 1, Gang(1)), replica("c", 1, Gang(1))],
+        replicas: THREE,
         budgets: &[BudgetShape {
             name: "one",
             covers: &[0, 1, 2],
@@ -218,26 +196,47 @@ pub const SCOPES: &[Scope] = &[
         slow_budget_lists: true,
         edits: 2,
         spans: &[span(2, 1)],
-        ..QUIET
+        ..PAIR
     },
     Scope {
         name: "three-instances",
         about: "three instances, three replicas of two pods, everything lags",
-        instances: 3,
         replicas: &[replica("a", 2, Gang(2)), replica("b", 2, Gang(2)), replica("c", 2, Gang(2))],
         budgets: &[budget("one", &[0, 1, 2], MinAvailable(2))],
         requests: &[ask(0, 0), ask(1, 2), ask(2, 4)],
-        lagging: &[(0, Pod), (1, Pod), (2, Pod)],
-        slow_calls: &[0, 1, 2],
         losses: 1,
         creations: 1,
         spans: &[span(2, 2)],
-        ..QUIET
+        ..TRIO
+    },
+    Scope {
+        name: "three-crashing",
+        about: "three instances, one of which crashes, and pods that come back",
+        replicas: THREE,
+        budgets: &[budget("one", &[0, 1, 2], MinAvailable(2))],
+        requests: &[ask(0, 0), ask(1, 1), ask(2, 2)],
+        losses: 1,
+        crashing: &[0, 1],
+        crashes: 1,
+        creations: 1,
+        spans: &[span(2, 1), span(130, 1)],
+        ..TRIO
+    },
+    Scope {
+        name: "surplus-pods",
+        about: "replicas with a pod to spare, and pods that others delete and that stop being ready",
+        replicas: &[replica("a", 2, Gang(1)), replica("b", 2, Gang(1))],
+        requests: &[ask(0, 0), ask(1, 1), ask(1, 2)],
+        slow_calls: &[1],
+        deletions: 1,
+        creations: 1,
+        flaps: 1,
+        spans: &[span(2, 1)],
+        ..PAIR
     },
     Scope {
         name: "everything",
         about: "two instances, two budgets, and one of every disturbance",
-        instances: 2,
         replicas: &[replica("a", 2, Gang(2)), replica("b", 1, Gang(1)), replica("c", 1, Gang(1))],
         budgets: &[
             BudgetShape {
@@ -262,6 +261,6 @@ pub const SCOPES: &[Scope] = &[
         recreations: 1,
         refusals: 1,
         spans: &[span(2, 2), span(130, 1)],
-        ..QUIET
+        ..PAIR
     },
 ];
