@@ -10,6 +10,7 @@ mod older;
 mod parity;
 mod preflight;
 mod printed;
+mod starting;
 mod trust;
 mod unavailable;
 
@@ -37,6 +38,7 @@ fn main() -> ExitCode {
         trust::only_the_front_proxy_is_believed,
         control_plane::scheduler_and_controllers_start_and_work_without_errors,
         control_plane::an_api_server_that_restarts_finds_policy_as_it_left_it,
+        starting::no_eviction_passes_from_the_moment_the_port_opens,
     ];
     tests.extend(on_localkube.into_iter().map(Test::on_localkube));
     // Half a minute of waiting for a controller that is off.
