@@ -133,7 +133,8 @@ impl Namespace {
         let Some(request) = self.requests.get_mut(id) else { return };
         let surplus = planted!(ForgetSurplus) && grants.iter().all(|(_, cost)| *cost == 0);
         if surplus || held || (request.eviction.dry_run && !planted!(RecordDryRun)) {
-            request.grants = grants;
+            // The grants of the webhook's request are not this request's own.
+            request.grants = if held { Vec::new() } else { grants };
             return self.allow(cx, id, AllowReason::Granted);
         }
         request.grants.clear();
