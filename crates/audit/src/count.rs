@@ -112,8 +112,9 @@ fn count_replica(
     (replica, pods): (&Replica, &[&Pod]),
     lost: Lost<'_>,
 ) -> ReplicaCount {
-    let healthy_pods = pods.iter().filter(|pod| is_healthy(budget, pod) && !lost(pod)).count();
-    let healthy_pods = number(healthy_pods);
+    let counts =
+        |pod: &Pod| is_healthy(budget, pod) && !lost(pod) && !replica::is_abandoned(state, pod);
+    let healthy_pods = number(pods.iter().filter(|pod| counts(pod)).count());
     let min = replica::min_count(budget, state, memory, replica, pods);
     let leaving = pods.iter().all(|pod| replica::is_leaving(state, pod, replica));
     let live = pods.iter().any(|pod| !pod.is_finished() && !pod.terminating);

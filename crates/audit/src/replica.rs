@@ -92,6 +92,25 @@ pub fn is_leaving(state: &State, pod: &Pod, replica: &Replica) -> bool {
     group(state, namespace, replica).is_some_and(|group| group.terminating)
 }
 
+/// Whether a worker of a `LeaderWorkerSet` group ends with the `StatefulSet` of an earlier leader (semantics 5). It may
+/// be Ready beside the next leader until then.
+pub fn is_abandoned(state: &State, pod: &Pod) -> bool {
+    let set =
+        pod.controller.as_ref().filter(|c| pod.lws.is_some() && c.kind.is("apps", "StatefulSet"));
+    let Some(reference) = set else { return false };
+    let namespace = &pod.key.namespace;
+    let set = state.owner(&reference.kind, namespace, &reference.name);
+    let Some(set) = set.filter(|set| set.uid == reference.uid && !set.terminating) else {
+        return true;
+    };
+    // The StatefulSet of the leaders belongs to the LeaderWorkerSet, and those of workers to a leader.
+    let leader = set.controller.as_ref().filter(|c| c.kind.is("", "Pod"));
+    leader.is_some_and(|leader| {
+        let pod = state.pods.get(&Name::new(namespace, &leader.name));
+        !pod.is_some_and(|pod| pod.uid == leader.uid && !pod.terminating)
+    })
+}
+
 /// How many healthy pods the replica needs; Err if that cannot be told.
 pub fn min_count(
     budget: &Budget,

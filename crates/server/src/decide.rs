@@ -75,17 +75,27 @@ impl Decider {
         self.decide_unless(eviction, arrived, std::future::ready(None)).await
     }
 
+    /// As [`Self::decide`], for the gate of native mode. The webhook has counted and logged the eviction before, unless
+    /// the gate denies it or records a grant itself.
+    pub async fn confirm(&self, eviction: Eviction, arrived: Arrived) -> Verdict {
+        let verdict = self.ask(eviction.clone(), arrived.at).await;
+        match &verdict {
+            Verdict::Allow(allowed) if allowed.grants.is_empty() => verdict,
+            _ => self.tell(eviction, arrived, verdict, None),
+        }
+    }
+
     /// What shows that it is the system at work is looked at before a denial, and only then.
     pub async fn decide_unless(
         &self,
         mut eviction: Eviction,
-        Arrived { at: arrived, parent }: Arrived,
+        arrived: Arrived,
         exemption: impl Future<Output = Option<Exemption>>,
     ) -> Verdict {
-        let mut verdict = self.ask(eviction.clone(), arrived).await;
+        let mut verdict = self.ask(eviction.clone(), arrived.at).await;
         let mut exempt = None;
         if !verdict.is_allow() {
-            let looking = tokio::time::timeout_at(arrived + LOOKING, exemption);
+            let looking = tokio::time::timeout_at(arrived.at + LOOKING, exemption);
             exempt = looking.await.ok().flatten();
         }
         if let Some(exemption) = exempt {
@@ -93,8 +103,19 @@ impl Decider {
             eviction.exempt = true;
             // The denied one may be on its way back out of other budgets.
             eviction.id.push_str("-exempt");
-            verdict = self.ask(eviction.clone(), arrived).await;
+            verdict = self.ask(eviction.clone(), arrived.at).await;
         }
+        self.tell(eviction, arrived, verdict, exempt)
+    }
+
+    /// Counts, logs and traces a decision. Returns the verdict with the decision's name in a denial.
+    fn tell(
+        &self,
+        mut eviction: Eviction,
+        Arrived { at: arrived, parent }: Arrived,
+        mut verdict: Verdict,
+        exempt: Option<Exemption>,
+    ) -> Verdict {
         let took = arrived.elapsed();
         make_presentable(&mut eviction);
         self.metrics.decided(&eviction, &verdict, took);

@@ -4,12 +4,14 @@ mod away;
 mod certificates;
 mod control_plane;
 mod descheduler;
+mod gate;
 mod import;
 mod instances;
 mod older;
 mod parity;
 mod preflight;
 mod printed;
+mod starting;
 mod trust;
 mod unavailable;
 
@@ -24,11 +26,12 @@ fn main() -> ExitCode {
     let mut tests = tests![
         parity::kubectl_says_the_same_of_both,
         parity::a_drain_ends_the_same_under_both,
+        gate::the_webhook_decides_and_without_it_the_gate_does,
         preflight::what_would_be_lost_or_bypassed_is_named_before_anything_changes,
         older::what_an_older_client_does_not_know_it_does_not_erase,
         instances::two_behind_one_service_hold_a_budget_while_one_crashes,
         import::budgets_change_hands_while_a_node_is_drained,
-        unavailable::evictions_are_decided_at_the_gate_and_deletes_by_the_webhook,
+        unavailable::evictions_and_deletes_need_room_in_both_kinds_of_budget,
         away::without_it_nothing_is_evicted_and_everything_else_goes_on,
     ];
     let on_localkube = tests![
@@ -37,6 +40,7 @@ fn main() -> ExitCode {
         trust::only_the_front_proxy_is_believed,
         control_plane::scheduler_and_controllers_start_and_work_without_errors,
         control_plane::an_api_server_that_restarts_finds_policy_as_it_left_it,
+        starting::no_eviction_passes_from_the_moment_the_port_opens,
     ];
     tests.extend(on_localkube.into_iter().map(Test::on_localkube));
     // Half a minute of waiting for a controller that is off.

@@ -36,6 +36,35 @@ fn the_group_key_wins_over_a_pod_group_that_the_pod_names_too() {
 }
 
 #[test]
+fn workers_of_an_earlier_leader_are_no_part_of_the_next_group() {
+    let of = |pod, kind: &str, name: &str, uid: &str| {
+        let api = if kind == "Pod" { "v1" } else { "apps/v1" };
+        let owner = json!([{"apiVersion": api, "kind": kind, "name": name, "uid": uid, "controller": true}]);
+        with(pod, "/metadata/ownerReferences", owner)
+    };
+    let workers = |leader: &str| {
+        let set =
+            json!({"apiVersion": "apps/v1", "kind": "StatefulSet", "metadata": {"name": "x-0"}});
+        of(set, "Pod", "x-0", leader)
+    };
+    let mut history = History::default();
+    history.store(lws("x", 1));
+    history.store(lws_pod("x", 0, "x-0", 2));
+    history.store(of(lws_pod("x", 0, "x-0-1", 2), "StatefulSet", "x-0", "uid-x-0"));
+    history.store(one_may_go());
+    assert_eq!(history.count("b").healthy, 0, "the StatefulSet of the worker is not there");
+    history.store(workers("uid-x-0"));
+    assert_eq!(history.count("b").healthy, 1);
+    history.edit_pod("x-0", |pod| pod.uid = "next".to_owned());
+    assert_eq!(history.count("b").healthy, 0, "its StatefulSet belongs to the last leader");
+    let leaving = json!("2027-01-01T00:00:00Z");
+    history.store(with(workers("next"), "/metadata/deletionTimestamp", leaving));
+    assert_eq!(history.count("b").healthy, 0, "its StatefulSet is being deleted");
+    history.store(workers("next"));
+    assert_eq!(history.count("b").healthy, 1);
+}
+
+#[test]
 fn a_group_above_the_scale_is_leaving() {
     let mut history = History::default();
     history.store(lws("x", 1));

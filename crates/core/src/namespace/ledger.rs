@@ -81,6 +81,11 @@ impl Ledger {
         self.entry(pod, uid).is_some_and(|g| g.state == State::Committed)
     }
 
+    /// As [`Self::is_committed`], of a grant whose eviction cannot hit another pod of the name.
+    pub(super) fn has_pinned(&self, pod: &str, uid: &str) -> bool {
+        self.is_committed(pod, uid) && self.get(pod, uid).is_some_and(|grant| grant.pinned)
+    }
+
     /// Returns whether requests for this pod are denied because its last grant came to nothing.
     pub(super) fn is_refused(&self, pod: &str, uid: &str, now: Timestamp) -> bool {
         if self.refused.is_empty() {

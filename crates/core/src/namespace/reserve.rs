@@ -126,10 +126,15 @@ impl Namespace {
         let mut others = self.requests.iter().filter(|(other, _)| *other != id);
         let busy = others.any(|(_, other)| reserving_now(other));
         let name = name.clone();
+        // The webhook of native mode has recorded and pinned the eviction that the gate is asked about now.
+        let ledger = |b: &BudgetId| self.budgets.get(b).map(|entry| &entry.ledger);
+        let pinned = |b| ledger(b).is_some_and(|l| l.has_pinned(&name, &reserving.uid));
+        let held = request.eviction.by_name && reserving.budgets.iter().all(pinned);
         let Some(request) = self.requests.get_mut(id) else { return };
         let surplus = planted!(ForgetSurplus) && grants.iter().all(|(_, cost)| *cost == 0);
-        if surplus || (request.eviction.dry_run && !planted!(RecordDryRun)) {
-            request.grants = grants;
+        if surplus || held || (request.eviction.dry_run && !planted!(RecordDryRun)) {
+            // The grants of the webhook's request are not this request's own.
+            request.grants = if held { Vec::new() } else { grants };
             return self.allow(cx, id, AllowReason::Granted);
         }
         request.grants.clear();
@@ -260,7 +265,8 @@ impl Namespace {
         // One grant stands for all that was asked of the pod, and lasts as long as the longest lasting.
         let operation = renewed.map_or(eviction.operation, |r| r.operation.min(eviction.operation));
         let generation = renewed.map_or(0, |r| r.generation).max(eviction.generation);
-        let exact = !eviction.by_name && renewed.is_none_or(Grant::is_exact);
+        let by_uid = !eviction.by_name;
+        let exact = renewed.map_or(by_uid, |r| r.pinned || (by_uid && r.is_exact()));
         let shared = renewed.is_some_and(|r| r.shared || (r.eviction != id && !exact));
         // A renewal does not extend a grant, but every update disrupts its pod anew, and so does an operation that the
         // grant does not stand for.

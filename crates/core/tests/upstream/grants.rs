@@ -87,6 +87,35 @@ fn passes_to_the_successor_without_evidence() {
     assert!(lone.status("pdb").grants.is_empty());
 }
 
+/// In native mode the webhook records and pins the eviction, and then the gate is asked about it by name.
+#[test]
+fn the_gate_rests_on_the_grant_that_the_webhook_recorded() {
+    let mut lone = granted();
+    let (grants, version) =
+        (lone.status("pdb").grants.clone(), lone.budgets["pdb"].version.clone());
+    assert!(grants[0].pinned);
+    assert!(lone.evict_with("a", |eviction| eviction.by_name = true).is_allow());
+    lone.settle();
+    assert_eq!(lone.status("pdb").grants, grants);
+    assert_eq!(lone.budgets["pdb"].version, version, "nothing is written a second time");
+    assert!(!lone.evict_with("b", |eviction| eviction.by_name = true).is_allow());
+    // The eviction cannot hit the next pod of the name, so the grant does not pass to it.
+    lone.delete_pod("a");
+    lone.pod(Pod { uid: "uid-a2".to_owned(), ..pod("a") });
+    lone.verify("pdb", (1, 2, 1, 2));
+}
+
+/// Without the webhook the gate decides by itself, and its grant stays one by name.
+#[test]
+fn a_grant_of_the_gate_is_not_pinned_by_a_later_request() {
+    let mut lone = ready();
+    assert!(lone.evict_with("a", |eviction| eviction.by_name = true).is_allow());
+    assert!(lone.evict("a").is_allow());
+    lone.settle();
+    let [grant] = &lone.status("pdb").grants[..] else { panic!("{:?}", lone.status("pdb")) };
+    assert!(!grant.pinned && grant.shared);
+}
+
 /// The deletion with its evidence, seen only as the last state of the pod.
 #[test]
 fn ends_by_the_last_state_of_a_deleted_pod() {

@@ -48,7 +48,7 @@ mod tests {
     use super::*;
     use serde_json::json;
 
-    const ALL: [Intercept; 3] = [Intercept::Outside, Intercept::All, Intercept::DryRuns];
+    const ALL: [Intercept; 2] = [Intercept::Outside, Intercept::All];
 
     /// As an API server shows it.
     fn registered(intercept: Intercept) -> Value {
@@ -70,8 +70,6 @@ mod tests {
             assert!(enough(wanted, wanted) && enough(Intercept::All, wanted), "{wanted:?}");
         }
         assert!(!enough(Intercept::Outside, Intercept::All));
-        assert!(!enough(Intercept::DryRuns, Intercept::All));
-        assert!(!enough(Intercept::DryRuns, Intercept::Outside));
     }
 
     #[test]

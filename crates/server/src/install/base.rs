@@ -270,7 +270,7 @@ mod tests {
     async fn webhook_mode_does_not_join_what_native_mode_has_taken_over_meanwhile() {
         let (fake, client) = installed(Who::Installer).await;
         let ours = json!({"service": {"namespace": "holdfast-system", "name": "holdfast"}});
-        let native = manifests::webhook("https://h/evict", &Value::Null, Intercept::DryRuns).body;
+        let native = manifests::webhook("https://h/evict", &Value::Null, Intercept::All).body;
         fake.lock().put(&Installed::Webhook.path(), native);
         fake.lock().get(POLICY)["spec"] = ours;
         let error = registration(client.clone(), Intercept::Outside).install().await.unwrap_err();
@@ -278,6 +278,6 @@ mod tests {
         let error = fake::base(false).apply(&client, &identity(), PLACE).await.unwrap_err();
         assert!(error.to_string().contains("served by Holdfast in native mode"), "{error}");
         let webhook = fake.lock().get(&Installed::Webhook.path())["webhooks"].take();
-        assert!(!webhook[0]["matchConditions"].is_null(), "it is native mode's: {webhook}");
+        assert!(webhook[0]["namespaceSelector"].is_null(), "it is native mode's: {webhook}");
     }
 }

@@ -75,11 +75,11 @@ impl Entry {
     /// What is wrong when it is gone while we run.
     pub fn loss(self) -> &'static str {
         match self {
-            Self::Evictions(Intercept::DryRuns) => {
-                "deleted: dry runs of evictions are not asked about until `serve --install`, or applying the \
-                 manifests again, puts it back"
+            Self::Evictions(Intercept::All) => {
+                "deleted: dry runs of evictions, and all evictions that a kube-apiserver gets while it starts, are \
+                 not asked about until `serve --install`, or applying the manifests again, puts it back"
             }
-            Self::Evictions(_) => {
+            Self::Evictions(Intercept::Outside) => {
                 "deleted: evictions pass without being asked about until `serve --install`, or applying the \
                  manifests again, puts it back"
             }

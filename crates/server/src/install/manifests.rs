@@ -193,15 +193,10 @@ pub fn namespace() -> Value {
 pub enum Intercept {
     /// In webhook mode: all but those where we ourselves and the control plane are.
     Outside,
-    /// While native mode comes or goes: all.
+    /// In native mode: all. A kube-apiserver that starts serves evictions before its aggregator sends
+    /// `policy/v1` to us, and the built-in budgets that its eviction handler finds then are out of date.
     All,
-    /// In native mode the eviction handler asks at the gate, but never about a dry run.
-    DryRuns,
 }
-
-/// kubectl asks for a dry run in the body of the eviction, other clients in the request.
-const IS_DRY_RUN: &str = "request.dryRun || (has(object.deleteOptions) && \
-    has(object.deleteOptions.dryRun) && size(object.deleteOptions.dryRun) > 0)";
 
 /// The bundle is in base64.
 pub fn webhook(url: &str, ca_bundle: &Value, intercept: Intercept) -> Manifest {
@@ -240,10 +235,6 @@ pub fn webhook(url: &str, ca_bundle: &Value, intercept: Intercept) -> Manifest {
             }]});
         }
         Intercept::All => {}
-        Intercept::DryRuns => {
-            let condition = json!({"name": "dry-run", "expression": IS_DRY_RUN});
-            webhook["matchConditions"] = json!([condition]);
-        }
     }
     Manifest { kind: Installed::Webhook, body }
 }

@@ -6,7 +6,8 @@
 //! so that it does so for pods that are not Ready too. The PUT is the question. 200 means granted, and
 //! recorded; 429 reaches whoever asked for the eviction word by word.
 //!
-//! It says neither who that is nor which pod of that name is meant, and a dry run never gets here.
+//! It says neither who that is nor which pod of that name is meant, and a dry run never gets here. So the webhook decides
+//! first, and records the grant that the gate then finds. Without the webhook the gate decides, by name.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -109,7 +110,7 @@ impl Gate {
             by_name: true,
             deadline: self.decider.deadline(&arrived),
         };
-        match self.decider.decide(eviction, arrived).await {
+        match self.decider.confirm(eviction, arrived).await {
             Verdict::Allow(_) => json(budget(namespace)),
             Verdict::Deny(denial) => {
                 (StatusCode::TOO_MANY_REQUESTS, Json(Status::from(&denial))).into_response()

@@ -52,14 +52,14 @@ pub async fn give_back(client: &ApiClient, mut tell: impl FnMut(String)) -> Resu
     let standing = Standing::read(client).await?;
     if standing.is_ours() {
         tell("sending every eviction to the webhook".to_owned());
-        intercept(client, Intercept::All, true).await?;
+        intercept(client, true).await?;
         tokio::time::sleep(NOTICE).await;
         tell("giving policy/v1 back to kube-apiserver".to_owned());
         api_service::give_back(client).await?;
         if let Some(obstacle) = obstacle(client, &mut tell).await? {
             tell("policy/v1 stays with Holdfast".to_owned());
             api_service::restore(client, &standing).await?;
-            intercept(client, Intercept::DryRuns, false).await?;
+            intercept(client, false).await?;
             return Err(Error::Obstacles(vec![obstacle]));
         }
     } else if standing.is_missing() {
@@ -156,12 +156,8 @@ async fn is_controller_there(client: &ApiClient) -> Result<bool, Error> {
 
 const PROBE: &str = "holdfast-probe";
 
-/// Also notes that we are giving back, or with `false` that we are not.
-async fn intercept(
-    client: &ApiClient,
-    intercept: Intercept,
-    giving_back: bool,
-) -> Result<(), Error> {
+/// Sends every eviction to the webhook. Also notes that we are giving back, or with `false` that we are not.
+async fn intercept(client: &ApiClient, giving_back: bool) -> Result<(), Error> {
     let failed = |reason: String| refused(Installed::Webhook, "change", reason);
     let Some(object) = read(client, Installed::Webhook).await? else {
         return Err(failed(
@@ -172,7 +168,7 @@ async fn intercept(
     };
     let config = &object["webhooks"][0]["clientConfig"];
     let url = address(config).unwrap_or_default();
-    let webhook = manifests::webhook(&url, &config["caBundle"], intercept).body;
+    let webhook = manifests::webhook(&url, &config["caBundle"], Intercept::All).body;
     let version = &object["metadata"]["resourceVersion"];
     let patch = json!({
         "metadata": {

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! install:    copy budgets -> webhook on, for all evictions -> copy what changed -> `APIService` to us
-//!             -> verify -> write each budget once -> webhook for dry runs only
+//!             -> verify -> write each budget once
 //!             ... an hour later, when every watch has been opened anew: write each budget once more
 //! uninstall:  webhook on, for all evictions -> `APIService` back -> built-in budgets as ours are
 //!             -> upstream's controller has seen them -> webhook off
@@ -136,8 +136,7 @@ impl Takeover {
     }
 
     /// Of an instance that finds `policy/v1` to be ours already, before it is ready itself.
-    pub async fn join(&mut self, install: bool) -> Result<(), Error> {
-        self.registration.entry = Entry::Evictions(self.intercept_now().await?);
+    pub async fn join(&self, install: bool) -> Result<(), Error> {
         self.registration.enter(install).await?;
         if api_service::keep(&self.client, &self.place).await? {
             return Ok(());
@@ -157,7 +156,7 @@ impl Takeover {
 
     /// Takes over, unless another was faster. The caches are synced, so that evictions can be decided from the
     /// first on.
-    pub async fn install(&mut self) -> Result<(), Error> {
+    pub async fn install(&self) -> Result<(), Error> {
         let (client, base) = (self.client.clone(), self.registration.base.clone());
         let mut begun = None;
         let outcome = installing(&client, &base, async |turn| {
@@ -190,7 +189,7 @@ impl Takeover {
     }
 
     /// `begun` is what there is to undo.
-    async fn take_over(&mut self, turn: &Turn, begun: &mut Option<Before>) -> Result<(), Error> {
+    async fn take_over(&self, turn: &Turn, begun: &mut Option<Before>) -> Result<(), Error> {
         let (follower, changes) = Follower::start(self.client.clone()).await?;
         tracing::info!(
             created = changes.created,
@@ -200,7 +199,6 @@ impl Takeover {
             "copied the built-in budgets"
         );
         let before = begun.insert(Before(self.registration.before().await?)).clone();
-        self.registration.entry = Entry::Evictions(Intercept::All);
         let taken = self.take_over_following(turn, follower).await;
         let outcome = match taken {
             Ok(()) => Ok(()),
@@ -265,14 +263,12 @@ impl Takeover {
     }
 
     /// What is left once `policy/v1` is ours; safe to repeat.
-    pub async fn complete(&mut self) -> Result<(), Error> {
+    pub async fn complete(&self) -> Result<(), Error> {
         api_service::await_served(&self.client, true).await?;
         let (budgets, _) = Storage::Ours.list(&self.client).await?;
         let unwritten = budgets.iter().filter(|(_, budget)| import::is_copy(budget));
         let unwritten: Vec<_> = unwritten.map(|(key, _)| key.clone()).collect();
-        import::mark(&self.client, &unwritten, Some(SERVED_NOW)).await?;
-        self.registration.entry = Entry::Evictions(Intercept::DryRuns);
-        self.registration.join().await
+        import::mark(&self.client, &unwritten, Some(SERVED_NOW)).await
     }
 
     /// Looks after the `APIService` for ever, passes on whether evictions are asked about, and writes the copies for
@@ -285,12 +281,7 @@ impl Takeover {
                 Ok(ours) => {
                     let changed = self.serves.send_replace(ours) != ours;
                     if changed {
-                        tracing::info!(ours, "policy/v1 has changed hands");
-                    }
-                    if (changed || !ours)
-                        && let Err(error) = self.guard(ours).await
-                    {
-                        tracing::warn!(%error, "cannot have the webhook decide instead");
+                        tell_of_hands(ours);
                     }
                     Some(ours)
                 }
@@ -299,6 +290,9 @@ impl Takeover {
                     None
                 }
             };
+            if let Err(error) = self.widen().await {
+                tracing::warn!(%error, "cannot have the webhook asked about every eviction");
+            }
             if let Some(asked) = self.is_asked(ours).await {
                 found(asked);
             }
@@ -322,27 +316,14 @@ impl Takeover {
         (ours.is_some() || state == State::Forbidden).then(|| state.is_asked())
     }
 
-    /// Whoever takes `policy/v1` from us without `holdfast uninstall` has evictions decided by built-in
-    /// budgets that are as old as our taking over. The webhook then decides as well, until it is ours again.
-    async fn guard(&self, ours: bool) -> Result<(), Error> {
-        let narrow = self.registration.conditions().await?.map(|count| count > 0);
-        let intercept = match (ours, narrow) {
-            (false, Some(true)) => Intercept::All,
-            (true, Some(false)) if !give_back::is_under_way(&self.client).await? => {
-                // Where it is not yet, built-in budgets decide that are out of date.
-                api_service::await_served(&self.client, true).await?;
-                Intercept::DryRuns
-            }
-            _ => return Ok(()),
-        };
-        if !ours {
-            tracing::warn!(
-                "policy/v1 was taken from us without `holdfast uninstall`: the built-in budgets are \
-                 out of date; the webhook decides every eviction until apiservice/v1.policy is ours again"
-            );
+    /// Takes back a condition that keeps evictions from the webhook. Releases up to 0.1 narrowed it to dry runs, and
+    /// their instances may still run beside this one.
+    async fn widen(&self) -> Result<(), Error> {
+        if self.registration.conditions().await?.is_none_or(|count| count == 0) {
+            return Ok(());
         }
-        let entry = Entry::Evictions(intercept);
-        Registration { entry, ..self.registration.clone() }.join().await
+        tracing::warn!("the webhook was not asked about every eviction; it is now");
+        self.registration.join().await
     }
 
     /// Whether it is done.
@@ -362,12 +343,6 @@ impl Takeover {
         Ok(true)
     }
 
-    /// As it stands, so that an instance that joins does not undo what another has come to.
-    async fn intercept_now(&self) -> Result<Intercept, Error> {
-        let narrow = self.registration.conditions().await?.is_some_and(|count| count > 0);
-        Ok(if narrow { Intercept::DryRuns } else { Intercept::All })
-    }
-
     /// Every budget has been computed, so that its first eviction is not refused for nothing.
     async fn await_statuses(&self) -> Result<(), Error> {
         match Storage::Ours.await_observed(&self.client, STATUSES).await? {
@@ -378,6 +353,17 @@ impl Takeover {
             }),
         }
     }
+}
+
+fn tell_of_hands(ours: bool) {
+    if ours {
+        tracing::info!("policy/v1 is ours again");
+        return;
+    }
+    tracing::warn!(
+        "policy/v1 was taken from us: if not by `holdfast uninstall`, the built-in budgets are out of date; the \
+         webhook decides every eviction until apiservice/v1.policy is ours again"
+    );
 }
 
 #[cfg(test)]
@@ -403,7 +389,7 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn a_turn_that_is_lost_half_way_leaves_everything_as_it_was() {
         let fake = Fake::new();
-        let mut takeover = takeover(&fake).await;
+        let takeover = takeover(&fake).await;
         let losing = async {
             // By then `policy/v1` is ours, and nobody answers.
             tokio::time::sleep(Duration::from_secs(10)).await;
@@ -423,7 +409,7 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn an_uninstallation_that_was_begun_is_met_in_turn() {
         let fake = Fake::new();
-        let mut takeover = takeover(&fake).await;
+        let takeover = takeover(&fake).await;
         let annotations = json!({"holdfast.dev/giving-back": "true"});
         let metadata = json!({"metadata": {"annotations": annotations}});
         fake.lock().put(&Installed::Webhook.path(), metadata);
@@ -442,9 +428,10 @@ mod tests {
         };
         assert_eq!(asked(Some(false)).await, Some(false), "there is no webhook");
         assert_eq!(asked(Some(true)).await, Some(true));
-        register(Intercept::DryRuns);
-        assert_eq!(asked(Some(false)).await, Some(false));
         register(Intercept::All);
+        narrow(&fake);
+        assert_eq!(asked(Some(false)).await, Some(false));
+        takeover.widen().await.unwrap();
         assert_eq!(asked(Some(false)).await, Some(true), "it was widened");
         assert_eq!(asked(None).await, None);
         // As after an uninstallation.
@@ -453,6 +440,13 @@ mod tests {
         let takeover = Takeover { registration, ..takeover.clone() };
         fake.lock().remove(Installed::ClusterRole);
         assert_eq!(takeover.is_asked(None).await, Some(false));
+    }
+
+    /// As an earlier release leaves it.
+    fn narrow(fake: &Fake) {
+        let condition = json!({"name": "dry-run", "expression": "request.dryRun"});
+        let mut fake = fake.lock();
+        fake.get(&Installed::Webhook.path())["webhooks"][0]["matchConditions"] = json!([condition]);
     }
 
     #[tokio::test(start_paused = true)]

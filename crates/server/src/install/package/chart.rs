@@ -54,7 +54,7 @@ fn named() -> Value {
         "priorityLevel": manifests::priority_level(),
         "flowSchema": manifests::flow_schema(&identity),
         "webhook": entry(Entry::Evictions(Intercept::Outside)),
-        "nativeWebhook": entry(Entry::Evictions(Intercept::DryRuns)),
+        "nativeWebhook": entry(Entry::Evictions(Intercept::All)),
         "guard": entry(Entry::Guard),
         "placingKubernetes": entry(Entry::Placing(GroupApi::Kubernetes)),
         "placingHoldfast": entry(Entry::Placing(GroupApi::Holdfast)),

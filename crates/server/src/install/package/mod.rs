@@ -112,8 +112,8 @@ fn rights(choice: Choice) -> Vec<Right> {
 
 /// The objects that send requests to us, and keep our certificate.
 fn entries(choice: Choice) -> Vec<Entry> {
-    // Not all evictions, before we are there: native mode asks for them when it takes over.
-    let intercept = if choice.native { Intercept::DryRuns } else { Intercept::Outside };
+    // In native mode from the start: until `policy/v1` is ours, nothing else holds evictions back.
+    let intercept = if choice.native { Intercept::All } else { Intercept::Outside };
     let mut entries = Entry::beside_evictions(choice.unavailable, choice.gangs);
     entries.push(Entry::Evictions(intercept));
     entries
