@@ -116,6 +116,8 @@ pub struct Auditor {
     pub(crate) in_flight: Vec<Allow>,
     pub(crate) losses: BTreeMap<String, Loss>,
     pub(crate) recent: Vec<Recent>,
+    /// Pods that are gone, by uid, as they were last.
+    gone: BTreeMap<String, Arc<Pod>>,
     /// Every grant that ever was, by the pod's uid.
     recorded: BTreeMap<String, BudgetKeys>,
     pub(crate) orphans: BTreeMap<BudgetKey, (Moment, Vec<Grant>)>,
@@ -190,19 +192,19 @@ impl Auditor {
             Object::Owner(owner) => self.owner_stored(owner),
             Object::PodGroup(_) | Object::Workload(_) => {}
         }
-        let is_pod = matches!(object, Object::Pod(_));
         self.state.store(object);
-        if is_pod {
-            self.drop_refilled();
-        }
+        self.drop_refilled();
+        self.drop_returned();
     }
 
     pub fn deleted(&mut self, object: &Object) {
         match object {
             Object::Pod(pod) => {
-                let before = self.state.pods.get(&pod.key).cloned();
-                if let Some(before) = before.filter(|before| !before.terminating) {
-                    self.recent.push(Recent { version: pod.version, pod: before });
+                if let Some(before) = self.state.pods.get(&pod.key).cloned() {
+                    self.gone.insert(before.uid.clone(), before.clone());
+                    if !before.terminating {
+                        self.recent.push(Recent { version: pod.version, pod: before });
+                    }
                 }
             }
             Object::Budget(budget) => {
@@ -219,7 +221,7 @@ impl Auditor {
             self.in_effect.insert(pod.uid.clone(), pod.generation);
         }
         let before = self.state.pods.get(&pod.key).filter(|before| before.uid == pod.uid).cloned();
-        let Some(before) = before else { return self.pod_created(pod) };
+        let Some(before) = before else { return };
         let ends = pod.terminating && !before.terminating;
         if ends && pod.evicted && !self.losses.contains_key(&pod.uid) {
             let budgets = self.recorded.get(&pod.uid).cloned().unwrap_or_default();
@@ -245,34 +247,49 @@ impl Auditor {
         self.unrecorded.extend(findings);
     }
 
-    /// The sources of a selected pod that is back need no grant to be remembered.
-    fn pod_created(&mut self, pod: &Pod) {
-        let Some(replica) = replica::named(pod) else { return };
-        let sources = sources(&self.state, &replica, &[pod]);
-        let covering: Vec<BudgetKey> = self.covering(pod).map(|b| b.key.clone()).collect();
-        for budget in covering {
-            for source in &sources {
-                self.memory.drop_source(&budget, source);
-            }
+    /// The memory of a source ends when the grants for its pods have ended and a selected pod of it is live (semantics
+    /// 4.3).
+    fn drop_returned(&mut self) {
+        if !self.memory.has_sources() {
+            return;
         }
+        let mut memory = std::mem::take(&mut self.memory);
+        memory.drop_sources(|key, source, taken| {
+            let Some(budget) = self.state.budgets.get(key) else { return false };
+            let granted = budget.status.grants.iter().any(|g| taken.contains_key(&g.uid));
+            let is_live = |pod: &&Pod| !pod.is_finished() && !pod.terminating;
+            !granted
+                && self.state.selected(budget).filter(is_live).any(|pod| {
+                    let replica = replica::named(pod);
+                    replica.is_some_and(|r| sources(&self.state, &r, &[pod]).contains(source))
+                })
+        });
+        self.memory = memory;
     }
 
     fn budget_stored(&mut self, budget: &Budget) {
-        let before = self.state.budgets.get(&budget.key);
-        if before.is_none_or(|before| !same_spec(before, budget)) {
+        let before = self.state.budgets.get(&budget.key).cloned();
+        if before.as_ref().is_none_or(|before| !same_spec(before, budget)) {
             self.since.insert(budget.key.clone(), Moment(self.now));
             self.decided_before.insert(budget.key.clone(), budget.status.grants.clone());
             self.memory.drop_deselected(budget);
         }
-        for grant in budget.status.grants.iter().filter(|grant| !grant.uid.is_empty()) {
-            let budgets = self.recorded.entry(grant.uid.clone()).or_default();
-            if !budgets.insert(budget.key.clone()) {
-                continue;
-            }
+        let had = |uid: &str| {
+            before.as_ref().is_some_and(|b| b.status.grants.iter().any(|g| g.uid == uid))
+        };
+        let is_new = |grant: &&Grant| !grant.uid.is_empty() && !had(&grant.uid);
+        for grant in budget.status.grants.iter().filter(is_new) {
+            self.recorded.entry(grant.uid.clone()).or_default().insert(budget.key.clone());
             let name = Name::new(&budget.key.key.namespace, &grant.pod);
             let pod = self.state.pods.get(&name).filter(|pod| pod.uid == grant.uid).cloned();
-            if let Some(pod) = pod {
-                self.keep_size(budget, &pod);
+            if let Some(pod) = &pod {
+                self.keep_size(budget, pod);
+            }
+            // The pod may have been gone when the grant was recorded.
+            if let Some(pod) = pod.or_else(|| self.gone.get(&grant.uid).cloned())
+                && grant.operation != Operation::Change
+            {
+                self.keep_sources(&[budget.key.clone()].into(), &pod);
             }
         }
     }
@@ -362,20 +379,23 @@ impl Auditor {
     }
 
     fn lose(&mut self, pod: &Pod, budgets: BudgetKeys, generation: Option<i64>) {
-        if let Some(replica) = replica::named(pod).filter(|_| generation.is_none()) {
-            let sources = sources(&self.state, &replica, &[pod]);
-            // A budget that was edited since it granted the loss may select other pods.
-            let selects = |key: &&BudgetKey| {
-                self.state.budgets.get(*key).is_none_or(|budget| budget.covers(pod))
-            };
-            for budget in budgets.iter().filter(selects) {
-                for source in &sources {
-                    self.memory.keep_source(budget, source.clone(), pod.labels.clone());
-                }
-            }
+        if generation.is_none() {
+            self.keep_sources(&budgets, pod);
         }
         let loss = Loss { pod: pod.key.clone(), budgets, generation };
         self.losses.insert(pod.uid.clone(), loss);
+    }
+
+    fn keep_sources(&mut self, budgets: &BudgetKeys, pod: &Pod) {
+        let Some(replica) = replica::named(pod) else { return };
+        let sources = sources(&self.state, &replica, &[pod]);
+        // A budget that was edited since it granted the loss may select other pods.
+        let selects = |key: &&BudgetKey| self.state.budgets.get(*key).is_none_or(|b| b.covers(pod));
+        for budget in budgets.iter().filter(selects) {
+            for source in &sources {
+                self.memory.keep_source(budget, source.clone(), pod);
+            }
+        }
     }
 
     pub fn covering<'a>(&'a self, pod: &'a Pod) -> impl Iterator<Item = &'a Budget> + 'a {

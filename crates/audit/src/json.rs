@@ -7,8 +7,8 @@ use serde_json::Value;
 
 use crate::objects::{
     Api, Budget, BudgetKey, Controller, Entry, Expression, Grant, JOBSET_GROUP, Kind, LWS_GROUP,
-    LabelGroups, Labels, LwsMember, Name, Object, Owner, Phase, Pod, PodGroup, Policy, Reference,
-    Scope, Selector, Status, Template, Threshold, Unavailable, Workload,
+    LabelGroups, Labels, LwsMember, Name, Object, Operation, Owner, Phase, Pod, PodGroup, Policy,
+    Reference, Scope, Selector, Status, Template, Threshold, Unavailable, Workload,
 };
 
 const LWS: &str = "leaderworkerset.sigs.k8s.io";
@@ -161,6 +161,11 @@ fn read_status(status: &Value, [allowed, healthy, desired, expected]: [&str; 4])
         pod: text(&grant["pod"]).to_owned(),
         uid: text(&grant["uid"]).to_owned(),
         eviction: text(&grant["eviction"]).to_owned(),
+        operation: match text(&grant["operation"]) {
+            "UPDATE" | "RESIZE" => Operation::Change,
+            "DELETE" => Operation::Delete,
+            _ => Operation::Evict,
+        },
     };
     Status {
         allowed: number(allowed),

@@ -37,10 +37,11 @@ impl Auditor {
         self.recent = recent;
         let mut findings = Vec::new();
         let mut standings = BTreeMap::new();
+        let memory = self.memory.sure(self.now);
         for (key, budget) in self.state.budgets.iter().filter(|(_, budget)| asks(budget)) {
             let (state, unknown) = self.with_unknown_losses(budget);
             let lost = |pod: &Pod| self.is_lost_to(key, pod);
-            let now = count(budget, &state, &self.memory, &lost);
+            let now = count(budget, &state, &memory, &lost);
             // A loss without a record in this budget counts from now on.
             let is_hit = known.iter().any(|recent| self.is_unrecorded(budget, recent));
             let before = self.standings.get(key).filter(|before| {
@@ -64,6 +65,7 @@ impl Auditor {
             let spec = budget.clone();
             standings.insert(key.clone(), Standing { spec, kept, healthy, unknown });
         }
+        drop(memory);
         self.standings = standings;
         findings
     }
@@ -141,8 +143,9 @@ impl Auditor {
         };
         // By uid: a live read may show a successor that the watch has not told of.
         let with_new = |pod: &Pod| lost(pod) || new.iter().any(|g| g.uid == pod.uid);
-        let before = count(budget, known, &self.memory, &lost);
-        let after = count(budget, known, &self.memory, &with_new);
+        let memory = self.memory.sure(self.now);
+        let before = count(budget, known, &memory, &lost);
+        let after = count(budget, known, &memory, &with_new);
         let costs = after.healthy < before.healthy;
         let finding = |rule, message| Some(Finding { rule, budget: budget.key.clone(), message });
         if costs && let Some(why) = &before.closed {
@@ -166,7 +169,7 @@ impl Auditor {
     }
 
     /// Whether the budget refuses a pod that has no grant in it. Grants that may have passed to the
-    /// next pod of their name, and those of a deleted budget, may count or not.
+    /// next pod of their name, those of a deleted budget, and sizes that are about ten minutes old may count or not.
     pub fn blocks(&self, budget: &Budget, pod: &Pod, operation: Operation) -> bool {
         let stored = || self.state.budgets.values().flat_map(|b| &b.status.grants);
         let orphans = || self.orphans.values().flat_map(|(_, grants)| grants);
@@ -176,18 +179,28 @@ impl Auditor {
             [&|p| stored().any(|g| by_uid(g, p)), &|p| stored().any(|g| by_name(g, p)), &|p| {
                 stored().chain(orphans()).any(|g| by_name(g, p))
             }];
-        let refuses = |granted| !allows(budget, &self.state, &self.memory, pod, operation, granted);
-        variants.into_iter().any(refuses)
+        let sure = self.memory.sure(self.now);
+        [&self.memory, &*sure].into_iter().any(|memory| {
+            variants
+                .iter()
+                .any(|granted| !allows(budget, &self.state, memory, pod, operation, granted))
+        })
     }
 
     /// L1: whether the status shows what the objects come to. Only where no grant is left.
     pub fn judge_status(&self, budget: &Budget) -> Option<Finding> {
-        let now = self.count(budget, &|_| false);
         let status = &budget.status;
-        let allowed = now.allowed(budget);
         let shown = (status.allowed, status.healthy, status.desired, status.expected);
-        let counted = (allowed, now.healthy, now.desired, now.expected);
-        let same = if now.closed.is_some() { status.allowed == 0 } else { shown == counted };
+        let sure = self.memory.sure(self.now);
+        let [now, other] =
+            [&self.memory, &*sure].map(|memory| count(budget, &self.state, memory, &|_| false));
+        let counted = |now: &Count| (now.allowed(budget), now.healthy, now.desired, now.expected);
+        let is_shown = |now: &Count| match &now.closed {
+            Some(_) => status.allowed == 0,
+            None => shown == counted(now),
+        };
+        let same = is_shown(&now) || is_shown(&other);
+        let counted = counted(&now);
         (!same).then(|| Finding {
             rule: Rule::L1,
             budget: budget.key.clone(),

@@ -1,26 +1,32 @@
 //! What a grant leaves behind after its pod is gone (semantics 3.2 and 4).
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 
 use crate::expected::Source;
-use crate::objects::{Budget, BudgetKey, Labels, Millis};
+use crate::objects::{Budget, BudgetKey, Labels, Millis, Pod};
 use crate::replica::Replica;
 
-/// A group that is disrupted as a whole is refilled within this time, or its size is forgotten.
-pub const SIZE_KEPT_MS: Millis = 10 * 60 * 1000;
+/// The size of a group that is disrupted as a whole is kept for ten minutes, on clocks that run at 0.8 to 1.3 times the
+/// rate. Until then every process keeps it.
+const SIZE_SURE_MS: Millis = 450_000;
+/// From then on no process keeps it.
+pub const SIZE_KEPT_MS: Millis = 780_000;
 
 #[derive(Clone, Debug, Default)]
 pub struct Memory {
-    /// Sources that lost a pod by a grant of this budget, until a selected pod of theirs is created; with the labels of
-    /// that pod.
-    sources: BTreeMap<BudgetKey, BTreeMap<Source, Labels>>,
+    /// Sources whose pods this budget granted, until a selected pod of theirs is there without a grant.
+    sources: BTreeMap<BudgetKey, BTreeMap<Source, Taken>>,
     sizes: BTreeMap<(BudgetKey, Replica), Size>,
 }
+
+/// The labels of the granted pods of one source, by their uids.
+pub(crate) type Taken = BTreeMap<String, Labels>;
 
 #[derive(Clone, Debug)]
 struct Size {
     pods: i64,
-    until: Moment,
+    since: Moment,
 }
 
 /// A point in time by a name that exploration finds in the text of a state.
@@ -40,26 +46,44 @@ impl Memory {
         self.sizes.iter().map(|((budget, replica), size)| (budget, replica, size.pods))
     }
 
-    pub(crate) fn keep_source(&mut self, budget: &BudgetKey, source: Source, labels: Labels) {
-        self.sources.entry(budget.clone()).or_default().insert(source, labels);
+    pub(crate) fn keep_source(&mut self, budget: &BudgetKey, source: Source, pod: &Pod) {
+        let taken = self.sources.entry(budget.clone()).or_default().entry(source).or_default();
+        taken.insert(pod.uid.clone(), pod.labels.clone());
     }
 
-    /// An edited selector ends the memory of sources whose pods it does not match.
+    /// An edited selector ends the memory of pods that it does not match.
     pub(crate) fn drop_deselected(&mut self, budget: &Budget) {
         if let Some(sources) = self.sources.get_mut(&budget.key) {
-            sources.retain(|_, labels| budget.selects(labels));
+            sources.values_mut().for_each(|taken| taken.retain(|_, l| budget.selects(l)));
+            sources.retain(|_, taken| !taken.is_empty());
         }
     }
 
-    pub(crate) fn drop_source(&mut self, budget: &BudgetKey, source: &Source) {
-        if let Some(sources) = self.sources.get_mut(budget) {
-            sources.remove(source);
+    /// Ends the memory of sources that are back.
+    pub(crate) fn drop_sources(&mut self, is_back: impl Fn(&BudgetKey, &Source, &Taken) -> bool) {
+        for (budget, sources) in &mut self.sources {
+            sources.retain(|source, taken| !is_back(budget, source, taken));
         }
+        self.sources.retain(|_, sources| !sources.is_empty());
+    }
+
+    pub(crate) fn has_sources(&self) -> bool {
+        !self.sources.is_empty()
+    }
+
+    /// The memory without sizes that some process may have forgotten.
+    pub(crate) fn sure(&self, now: Millis) -> Cow<'_, Self> {
+        let is_sure = |size: &Size| now < size.since.0 + SIZE_SURE_MS;
+        if self.sizes.values().all(is_sure) {
+            return Cow::Borrowed(self);
+        }
+        let mut sure = self.clone();
+        sure.sizes.retain(|_, size| is_sure(size));
+        Cow::Owned(sure)
     }
 
     pub(crate) fn keep_size(&mut self, now: Millis, key: (BudgetKey, Replica), pods: i64) {
-        let size =
-            self.sizes.entry(key).or_insert(Size { pods, until: Moment(now + SIZE_KEPT_MS) });
+        let size = self.sizes.entry(key).or_insert(Size { pods, since: Moment(now) });
         size.pods = size.pods.max(pods);
     }
 
@@ -68,7 +92,7 @@ impl Memory {
     }
 
     pub(crate) fn expire(&mut self, now: Millis) {
-        self.sizes.retain(|_, size| size.until > Moment(now));
+        self.sizes.retain(|_, size| now < size.since.0 + SIZE_KEPT_MS);
     }
 
     pub(crate) fn forget(&mut self, budget: &BudgetKey) {

@@ -299,6 +299,7 @@ pub struct Grant {
     pub uid: String,
     /// The request that wrote or last renewed the grant.
     pub eviction: String,
+    pub operation: Operation,
 }
 
 impl Budget {

@@ -195,14 +195,14 @@ impl Tally {
         }
     }
 
-    /// These groups wait for replacements, and no others.
+    /// These groups wait for replacements, and no others. Returns whether that is new.
     pub(crate) fn set_sizes(
         &mut self,
         sizes: BTreeMap<Arc<ReplicaKey>, i64>,
         basic: &BasicMinCount,
-    ) {
+    ) -> bool {
         if sizes == self.sizes {
-            return;
+            return false;
         }
         let before = std::mem::replace(&mut self.sizes, sizes);
         let keys: BTreeSet<_> = before.into_keys().chain(self.sizes.keys().cloned()).collect();
@@ -211,6 +211,7 @@ impl Tally {
                 self.change(&key, None, basic, |_| {});
             }
         }
+        true
     }
 
     fn count(&mut self, part: &Part<'_>, n: i64) {

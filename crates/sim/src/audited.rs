@@ -163,6 +163,7 @@ pub(crate) fn grant(grant: &Grant) -> audit::Grant {
         pod: grant.pod.clone(),
         uid: grant.uid.clone(),
         eviction: grant.eviction.clone(),
+        operation: operation(grant.operation),
     }
 }
 

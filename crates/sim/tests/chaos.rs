@@ -25,7 +25,10 @@ const SHARED: [u64; 7] = [279, 479, 868, 903, 1474, 2066, 2351];
 /// A grant was renewed although its budget had been edited since. A budget that was recreated with another selector while
 /// a request was under way was not asked.
 const EDITED: [u64; 2] = [361, 3286];
-/// The same in native mode.
+/// A refused eviction had a new grant before its old one was off the record; so had one of a Pending pod. A status that
+/// ended the recorded size of a group was counted with that size.
+const REFUSED: [u64; 4] = [153, 222, 992, 979];
+/// In native mode: grants that were renewed after an edit.
 const EDITED_NATIVE: [u64; 2] = [62, 3286];
 
 /// Under `PodUnavailableBudgets`: a group that only grants made look broken was taken for broken; an update's grant
@@ -36,7 +39,16 @@ const UNAVAILABLE: [u64; 11] = [882, 955, 1306, 2353, 1200, 2694, 1371, 3630, 18
 
 #[test]
 fn seeds_that_found_a_bug() {
-    let all = [&MOVED[..], &BEGAN_AGAIN, &PUT_BACK, &CAME_BACK, &WENT_BACK, &PASSED_ON, &EDITED];
+    let all = [
+        &MOVED[..],
+        &BEGAN_AGAIN,
+        &PUT_BACK,
+        &CAME_BACK,
+        &WENT_BACK,
+        &PASSED_ON,
+        &EDITED,
+        &REFUSED,
+    ];
     check(Profile::Swarm, all.into_iter().flatten().copied());
 }
 

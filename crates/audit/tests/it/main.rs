@@ -6,7 +6,7 @@ mod independent;
 mod replicas;
 mod rules;
 
-use holdfast_audit::objects::{Budget, Name, Object, Operation, Pod};
+use holdfast_audit::objects::{Budget, Grant, Name, Object, Operation, Pod};
 use holdfast_audit::{Allow, Auditor, Count, Finding, json};
 use serde_json::{Value, json};
 
@@ -65,7 +65,8 @@ impl History {
         let uid = self.pod(pod).uid;
         self.edit_budget(budget, |budget| {
             let (pod, eviction) = (pod.to_owned(), format!("of {uid}"));
-            budget.status.grants.push(holdfast_audit::objects::Grant { pod, uid, eviction });
+            let operation = Operation::Evict;
+            budget.status.grants.push(Grant { pod, uid, eviction, operation });
         });
     }
 

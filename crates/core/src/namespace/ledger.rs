@@ -21,8 +21,8 @@ pub(super) struct Ledger {
     /// Seen to have done their work, or expired. They count no more, and the next write drops them;
     /// until then the API server may still show them.
     ended: BTreeSet<Record>,
-    /// Pods, by name and uid, whose requests are denied until then, so that others get a turn: requests went on until
-    /// the grant expired, and did not delete the pod.
+    /// Pods, by name and uid, whose requests are denied until then, and while the API server still shows their grant, so
+    /// that others get a turn: requests went on until the grant expired, and did not delete the pod.
     refused: BTreeMap<(String, String), Timestamp>,
 }
 
@@ -91,15 +91,21 @@ impl Ledger {
         if self.refused.is_empty() {
             return false;
         }
-        self.refused.get(&(pod.to_owned(), uid.to_owned())).is_some_and(|until| now < *until)
+        let until = self.refused.get(&(pod.to_owned(), uid.to_owned()));
+        until.is_some_and(|until| now < *until || is_among(&self.ended, pod, uid))
     }
 
     /// The grant expires, and its pod is still there.
     pub(super) fn refuse(&mut self, pod: &str, uid: &str, now: Timestamp) {
-        self.refused.retain(|_, until| now < *until);
+        self.forget_refused(now);
         if self.entry(pod, uid).is_some_and(|live| live.reported) {
             self.refused.insert((pod.to_owned(), uid.to_owned()), now + OTHERS_TURN);
         }
+    }
+
+    fn forget_refused(&mut self, now: Timestamp) {
+        let ended = &self.ended;
+        self.refused.retain(|(pod, uid), until| now < *until || is_among(ended, pod, uid));
     }
 
     /// Returns true once per grant: the event that its pod was not deleted is still to be published.
@@ -224,11 +230,16 @@ impl Ledger {
         let mut recorded = recorded_grants(status);
         if !writing {
             // Nothing is on its way any more that could bring them back.
-            self.ended.retain(|ended| recorded.contains_key(ended));
+            let (shown, over) =
+                std::mem::take(&mut self.ended).into_iter().partition(|e| recorded.contains_key(e));
+            self.ended = shown;
+            for (pod, _, uid) in BTreeSet::<Record>::into_iter(over) {
+                self.refused.entry((pod, uid)).and_modify(|until| *until = now + OTHERS_TURN);
+            }
         }
         recorded.retain(|record, _| !self.ended.contains(record));
         let mut agreed = Agreed::default();
-        self.refused.retain(|_, until| now < *until);
+        self.forget_refused(now);
         self.grants.retain(|_, live| {
             let replaced = live.replaced.take();
             if let Some(grant) = live.claim(&mut recorded) {
@@ -334,6 +345,10 @@ fn record_of(grant: &Grant) -> Record {
     let is_foreign = grant.eviction.is_empty();
     let of = if is_foreign { grant.granted_at.0.to_string() } else { grant.uid.clone() };
     (grant.pod.clone(), grant.eviction.clone(), of)
+}
+
+fn is_among(ended: &BTreeSet<Record>, pod: &str, uid: &str) -> bool {
+    ended.iter().any(|(of, _, own)| of == pod && own == uid)
 }
 
 /// What a status records: our grants, and entries of `disruptedPods` that none of them explains.

@@ -85,7 +85,7 @@ impl Namespace {
         };
         let tally = budget.tally.replica(&key)?;
         let resolution = tally.resolution();
-        let size = tally.summary.min.filter(|_| resolution.whole);
+        let size = tally.summary.min.filter(|_| resolution.whole).map(|_| self.live_pods(&key));
         let (replica, size) = key.encode().zip(size).unwrap_or_default();
         let kept = resolution.sources.iter().filter(|source| !self.has_template(budget, source));
         let sources: Vec<String> = kept.filter_map(Source::encode).collect();
@@ -146,8 +146,10 @@ impl Namespace {
         for expires in sized.map(|p| (p.since + SIZE_KEPT).max(cx.now)) {
             cx.timers.at(expires, &self.name, Due::SizeKept { budget: id.clone() });
         }
-        if let Some(budget) = self.budgets.get_mut(id) {
-            budget.tally.set_sizes(sizes, &budget.object.spec.basic_min_count);
+        let Some(budget) = self.budgets.get_mut(id) else { return };
+        if budget.tally.set_sizes(sizes, &budget.object.spec.basic_min_count) {
+            // The write that ends a size was counted with it.
+            self.touch(cx, id);
         }
     }
 
@@ -185,13 +187,18 @@ impl Namespace {
 
     fn is_refilled(&self, now: Timestamp, pending: &PendingReplacement, granted: bool) -> bool {
         let Some(key) = ReplicaKey::decode(&pending.replica) else { return true };
-        let replica = self.replicas.get(&key);
+        let has_shrunk = (1..pending.owner_size).contains(&self.owner_size(&key));
+        let is_full = !granted && self.live_pods(&key) >= pending.size;
+        is_full || has_shrunk || pending.since + SIZE_KEPT <= now
+    }
+
+    /// How many pods the group has that are neither finished nor terminating.
+    fn live_pods(&self, key: &ReplicaKey) -> i64 {
+        let replica = self.replicas.get(key);
         let names = replica.into_iter().flat_map(|replica| &replica.names);
         let pods = names.filter_map(|name| self.pods.get(name));
         let live = pods.filter(|e| !e.pod.is_terminal() && !e.pod.terminating).count();
-        let has_shrunk = (1..pending.owner_size).contains(&self.owner_size(&key));
-        let is_full = !granted && i64::try_from(live).is_ok_and(|live| live >= pending.size);
-        is_full || has_shrunk || pending.since + SIZE_KEPT <= now
+        i64::try_from(live).unwrap_or(i64::MAX)
     }
 
     /// How many pods the controllers of the group's pods want; 0 if one is unknown.

@@ -98,17 +98,20 @@ impl Namespace {
             return None;
         }
         let (name, of) = (&pod.key.name, &budget.object.name);
-        match ledger.entry(name, &pod.uid) {
-            None if ledger.is_full() => {
-                let why = format!("budget {of} has too many evictions in flight");
-                Some(refuse(DenyReason::TooManyGrants, &why))
-            }
-            Some(live) if !live.may_be_renewed(eviction.operation, cx.now) => {
-                self.report_not_deleted(cx, budget, name, &pod.uid);
-                Some(refuse(DenyReason::NotDeleted, &not_deleted(name, of)))
-            }
-            _ => None,
+        let live = ledger.entry(name, &pod.uid);
+        if live.is_none() && ledger.is_full() {
+            let why = format!("budget {of} has too many evictions in flight");
+            return Some(refuse(DenyReason::TooManyGrants, &why));
         }
+        let goes_on = match live {
+            Some(live) => live.may_be_renewed(eviction.operation, cx.now),
+            None => !ledger.is_refused(name, &pod.uid, cx.now),
+        };
+        if goes_on {
+            return None;
+        }
+        self.report_not_deleted(cx, budget, name, &pod.uid);
+        Some(refuse(DenyReason::NotDeleted, &not_deleted(name, of)))
     }
 
     pub(super) fn reserve(

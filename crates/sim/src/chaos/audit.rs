@@ -21,10 +21,16 @@ impl Run {
         }
     }
 
-    /// Whether every instance that is up has been told of the pods as of this version.
+    /// Whether every instance that is up has been told of the pods as of this version, and decided since then whatever
+    /// it is about to write or answer.
     pub fn all_told(&self, version: u64) -> bool {
         let up = self.world.instances.iter().filter(|instance| instance.engine.is_some());
-        up.into_iter().all(|instance| instance.view.has_reached(&Kind::Pod, version))
+        up.into_iter().all(|instance| {
+            let calls = &instance.calls;
+            let decided = calls.waiting.iter().map(|call| &call.view);
+            calls.answers.is_empty()
+                && decided.chain([&instance.view]).all(|view| view.has_reached(&Kind::Pod, version))
+        })
     }
 
     /// Ends the run at a finding.

@@ -43,14 +43,6 @@ pub use soak::{Soak, soak};
 
 use run::Run;
 
-/// Whether groups are disrupted as a whole whose pods are replaced before they are gone. Off: the engine records the
-/// terminating pod and its replacement as two, and waits ten minutes for a pod that nobody makes (docs/simulator.md).
-pub(crate) const WHOLE_WITH_OVERLAP: bool = false;
-
-/// Whether L5 demands that a grant ends for a while although its eviction is refused and retried. Off: seeds 153 and 222
-/// of swarm and 173 of unavailable fail, and nobody has explained them yet (docs/simulator.md).
-pub(crate) const REFUSED_LOSE_THEIR_TURN: bool = false;
-
 /// What to run: a seed, and what to leave out of what it decides.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Plan {

@@ -3,7 +3,6 @@
 use std::collections::BTreeSet;
 use std::fmt;
 
-use super::WHOLE_WITH_OVERLAP;
 use super::fault::Fault;
 use crate::random::Random;
 
@@ -120,7 +119,6 @@ impl Params {
         if !params.faults.contains(&Fault::NameReused) {
             params.same_name = false;
         }
-        params.whole &= WHOLE_WITH_OVERLAP || params.same_name;
         params
     }
 

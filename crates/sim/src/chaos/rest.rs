@@ -6,7 +6,6 @@ use std::time::Duration;
 use holdfast_core::invariant::Invariant;
 use holdfast_core::model::{Budget, ObjectKey, Timestamp};
 
-use super::REFUSED_LOSE_THEIR_TURN;
 use super::clients::{Outcome, describe};
 use super::invariants;
 use super::run::Run;
@@ -130,8 +129,7 @@ impl Run {
             held.retain(|budget, _| holders.contains(budget));
             for budget in holders {
                 let since = *held.entry(budget.clone()).or_insert(now);
-                let ends = !REFUSED_LOSE_THEIR_TURN || now <= since + HELD_MAX;
-                self.require(Invariant::L5, ends, || {
+                self.require(Invariant::L5, now <= since + HELD_MAX, || {
                     format!("{budget} holds a grant for {}, which is refused for ever", pod.name)
                 });
             }
