@@ -213,3 +213,26 @@ impl Outcomes {
         self.young.insert(key, handled);
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn feed(memo: &Memo, process: &Arc<Process>, input: &Input) -> Arc<Process> {
+        memo.handle(process, Timestamp(1000), (input, &Digest::of(input))).process.clone()
+    }
+
+    #[test]
+    fn a_process_that_handed_its_engine_on_can_still_be_used() {
+        let (lead, tick) = (Input::Lead(true), Input::Tick);
+        let memo = Memo::new();
+        let start = Process::new(Config::default());
+        let passed = feed(&memo, &start, &lead);
+        let last = feed(&memo, &passed, &tick);
+        assert!(lock(&passed.body).engine.is_none());
+        let fresh = feed(&Memo::new(), &start, &lead);
+        assert_eq!(passed.digest().exact(), fresh.digest().exact());
+        let again = feed(&Memo::new(), &fresh, &tick);
+        assert_eq!(last.digest().exact(), again.digest().exact());
+    }
+}
