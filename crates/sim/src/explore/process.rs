@@ -17,7 +17,7 @@ use super::search::{Identity, lock};
 use crate::view::View;
 
 /// Outcomes that each half of a part of the memo holds. All take some 5 GB at most.
-const OUTCOMES_MAX: usize = 2000;
+const OUTCOMES_MAX: usize = 1200;
 
 /// Parts of the memo, so that workers seldom wait for each other.
 const PARTS: usize = 64;
