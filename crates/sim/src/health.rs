@@ -1,4 +1,5 @@
-//! The world's own count of what is healthy, to hold against the engine's.
+//! The world's own count of what works at this moment, for reports, plans and tests. It knows no budgets and
+//! no grants, so it judges no engine.
 
 use std::collections::BTreeSet;
 

@@ -15,7 +15,7 @@
 //! is a function of its calls.
 //!
 //! What the world says about health ([`World::healthy_replicas`]) is counted from its own objects
-//! and never asks the engine: it is there to check the engine.
+//! and never asks the engine. Reports and drains show it. The auditor (`holdfast-audit`) judges engines.
 //!
 //! ```
 //! use holdfast_core::Config;

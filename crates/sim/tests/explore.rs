@@ -2,27 +2,49 @@
 
 use holdfast_sim::explore::replay;
 
-/// Shortest schedules that break the promise while a bug is planted, each with its scope. Without the bug the promise
+/// Planted bugs, each with a scope and a shortest schedule that breaks the promise there. Without the bug the promise
 /// holds in all of them.
-const SCHEDULES: &[(&str, &str)] = &[
+const SCHEDULES: &[(&str, &str, &str)] = &[
     (
+        "IgnoreRisen",
         "rising-watermark",
         "unready:0 ask:0 ask:1 ready:0 call:1.0 carry-out:0 advance:0 answer:1.0 call:1.0",
     ),
-    ("emptied-owner", "ask:1 carry-out:0 ask:0"),
-    ("whole-group", "ask:1 carry-out:0 ask:0"),
-    ("refused-eviction", "ask:0 advance:0 advance:1 ask:0 advance:1 ask:0 advance:1"),
+    ("ForgetEmptied", "emptied-owner", "ask:1 carry-out:0 ask:0"),
+    ("ShrinkWhole", "whole-group", "ask:1 carry-out:0 ask:0"),
     (
+        "RenewForEver",
+        "refused-eviction",
+        "ask:0 advance:0 advance:1 ask:0 advance:1 ask:0 advance:1",
+    ),
+    (
+        "SkipCreation",
         "recreated-budget",
         "ask:0 call:0.0 answer:0.0 carry-out:0 advance:0 call:0.0 recreate:0 ask:1",
     ),
-    ("expired-not-found", "ask:0 carry-out:0 crash:0 restart:0 advance:0 ask:1"),
-    ("lagging", "ask:0 carry-out:0 advance:0 ask:1"),
+    (
+        "GoneWithoutVersion",
+        "expired-not-found",
+        "ask:0 carry-out:0 crash:0 restart:0 advance:0 ask:1",
+    ),
+    ("SkipWatermark", "lagging", "ask:0 carry-out:0 advance:0 ask:1"),
+    (
+        "WatermarkBack",
+        "rising-watermark",
+        "ask:1 ask:0 carry-out:0 call:1.0 advance:0 answer:1.0 call:1.1 answer:1.0 call:1.1",
+    ),
+    ("TerminatingHealthy", "lagging", "ask:0 carry-out:0 event:1.pod ask:1"),
+    ("ExpireBlindly", "expired-not-found", "ask:0 carry-out:0 crash:0 advance:1 ask:1"),
+    ("GrantByName", "by-name", "ask:1 delete:1 create:1 ready:1 ask:0"),
+    ("NoSuccessor", "by-name", "ask:1 delete:1 create:1 ready:1 ask:0"),
+    ("AnyPodWillDo", "three-instances", "ask:0 call:0.0 ask:1 call:1.0"),
+    ("FirstBudgetOnly", "two-budgets", "ask:1"),
+    ("ForgetSurplus", "surplus-pods", "ask:0"),
 ];
 
 #[test]
 fn the_schedules_of_known_holes_hold() {
-    for (scope, schedule) in SCHEDULES {
+    for (_, scope, schedule) in SCHEDULES {
         let replayed = replay(scope, schedule);
         let lines = replayed.lines.join("\n");
         assert_eq!(replayed.violation, None, "{scope}:\n{lines}");
@@ -48,15 +70,23 @@ mod search {
         given.map(|text| text.parse().expect("a whole number"))
     }
 
-    /// Bugs on purpose: a scope that holds without the bug, and a number of states within which the search finds it.
-    const PLANTED: &[(Bug, &str, usize)] = &[
-        (Bug::IgnoreRisen, "rising-watermark", 50_000),
-        (Bug::ForgetEmptied, "emptied-owner", 100),
-        (Bug::ShrinkWhole, "whole-group", 100),
-        (Bug::RenewForEver, "refused-eviction", 3000),
-        (Bug::SkipCreation, "recreated-budget", 10_000),
-        (Bug::GoneWithoutVersion, "expired-not-found", 1000),
-        (Bug::SkipWatermark, "lagging", 100),
+    /// Bugs on purpose, each with a number of states within which the search finds it.
+    const PLANTED: &[(Bug, usize)] = &[
+        (Bug::IgnoreRisen, 50_000),
+        (Bug::ForgetEmptied, 100),
+        (Bug::ShrinkWhole, 100),
+        (Bug::RenewForEver, 3000),
+        (Bug::SkipCreation, 10_000),
+        (Bug::GoneWithoutVersion, 1000),
+        (Bug::SkipWatermark, 100),
+        (Bug::WatermarkBack, 30_000),
+        (Bug::TerminatingHealthy, 100),
+        (Bug::ExpireBlindly, 500),
+        (Bug::GrantByName, 5000),
+        (Bug::NoSuccessor, 5000),
+        (Bug::AnyPodWillDo, 500),
+        (Bug::FirstBudgetOnly, 10),
+        (Bug::ForgetSurplus, 10),
     ];
 
     fn search(scope: &str, states: usize, threads: usize) -> Outcome {
@@ -95,8 +125,10 @@ mod search {
 
     #[test]
     fn planted_bugs_are_found() {
-        for (bug, scope, states) in PLANTED {
-            let known = SCHEDULES.iter().find(|(of, _)| of == scope).expect("it has a schedule").1;
+        for (bug, states) in PLANTED {
+            let name = format!("{bug:?}");
+            let known = SCHEDULES.iter().find(|(of, ..)| *of == name);
+            let (_, scope, known) = known.expect("it has a schedule");
             plant(Some(*bug));
             let replayed = replay(scope, known);
             // One thread: a bug is planted in the thread that plants it.

@@ -1,5 +1,6 @@
 //! Histories written by hand, each with the finding that it must lead to. No engine takes part.
 
+mod allows;
 mod count;
 mod history;
 mod independent;

@@ -12,7 +12,8 @@
 //!
 //! The crate `stateright` can carry the engine, but it keeps every state of the frontier in memory.
 //! One engine takes some 30 kB, so a frontier of a million states does not fit. This search keeps 24
-//! bytes per state and executes the steps again that lead to the state that it expands.
+//! bytes per state and executes the steps again that lead to the state that it expands. That is cheap,
+//! because states share the processes and the outcomes of their inputs (`process.rs`).
 
 mod api;
 mod apply;

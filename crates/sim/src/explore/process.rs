@@ -6,26 +6,25 @@
 
 use std::collections::HashMap;
 use std::hash::BuildHasherDefault;
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock};
 
 use holdfast_core::model::Timestamp;
 use holdfast_core::verdict::Verdict;
 use holdfast_core::{Command, Config, Engine, Input};
 
 use super::fingerprint::{Digest, mix};
-use super::search::Identity;
+use super::search::{Identity, lock};
 use crate::view::View;
 
-/// Outcomes that each half of a part of the memo holds. A process takes some 35 kB, so all take 5 GB at most.
-const OUTCOMES_MAX: usize = 1000;
+/// Outcomes that each half of a part of the memo holds. All take some 5 GB at most.
+const OUTCOMES_MAX: usize = 1200;
 
 /// Parts of the memo, so that workers seldom wait for each other.
 const PARTS: usize = 64;
 
 /// One running Holdfast process. Only [`Process::handle`] makes another of it.
-#[derive(Clone)]
 pub(super) struct Process {
-    engine: Engine,
+    body: Mutex<Body>,
     wake: Option<Timestamp>,
     /// What the process has been told.
     view: Arc<View>,
@@ -34,6 +33,20 @@ pub(super) struct Process {
     /// A hash of everything that the process was given.
     history: u64,
     digest: OnceLock<Digest>,
+}
+
+/// The engine, or how to make it again. A step passes through several processes and ends at one of them.
+/// Engines are large, so those on the way hand their engine on.
+struct Body {
+    engine: Option<Engine>,
+    /// None for a process that keeps its engine.
+    origin: Option<Origin>,
+}
+
+struct Origin {
+    parent: Arc<Process>,
+    now: Timestamp,
+    input: Input,
 }
 
 /// A call as it was sent, with what its sender knew then.
@@ -52,8 +65,9 @@ pub(super) struct Handled {
 
 impl Process {
     pub(super) fn new(config: Config) -> Arc<Self> {
+        let body = Body { engine: Some(Engine::new(config)), origin: None };
         Arc::new(Self {
-            engine: Engine::new(config),
+            body: Mutex::new(body),
             wake: None,
             view: Arc::default(),
             token: 0,
@@ -66,8 +80,15 @@ impl Process {
         self.wake
     }
 
+    /// Only states ask for it, so a step ends here, and the process keeps its engine.
     pub(super) fn digest(&self) -> &Digest {
-        self.digest.get_or_init(|| Digest::of(&(self.engine.state(), self.wake, self.view.told())))
+        self.digest.get_or_init(|| {
+            let mut body = lock(&self.body);
+            let engine = body.take();
+            *body = Body { engine: Some(engine), origin: None };
+            let state = body.engine.as_ref().map(Engine::state);
+            Digest::of(&(state, self.wake, self.view.told()))
+        })
     }
 
     /// Equal for processes that make the same of every input. Processes with different histories may
@@ -77,20 +98,20 @@ impl Process {
     }
 
     /// One `handle` and, as the engine's contract asks, `poll` until it is empty.
-    fn handle(&self, now: Timestamp, input: &Input, history: u64) -> Handled {
-        let mut next = self.clone();
-        (next.history, next.digest) = (history, OnceLock::new());
+    fn handle(self: &Arc<Self>, now: Timestamp, input: &Input, history: u64) -> Handled {
+        let (mut view, mut wake) = (self.view.clone(), self.wake);
         if matches!(input, Input::Tick) {
-            next.wake = None;
+            wake = None;
         } else {
-            Arc::make_mut(&mut next.view).take_in(input);
+            Arc::make_mut(&mut view).take_in(input);
         }
-        next.engine.handle(now, input.clone());
+        let mut engine = lock(&self.body).take();
+        engine.handle(now, input.clone());
         let (mut calls, mut replies) = (Vec::new(), Vec::new());
-        while let Some(command) = next.engine.poll() {
+        while let Some(command) = engine.poll() {
             match command {
                 Command::Reply { eviction, verdict } => replies.push((eviction, verdict)),
-                Command::WakeAt(at) => next.wake = Some(at),
+                Command::WakeAt(at) => wake = Some(at),
                 // Nothing that an engine does depends on them.
                 Command::Event(_) | Command::Relate { .. } => {}
                 command => calls.push(command),
@@ -100,9 +121,30 @@ impl Process {
             Command::ReadPod { token, .. } => Some(*token),
             _ => None,
         });
-        next.token = tokens.fold(next.token, u64::max);
-        let calls = calls.into_iter().map(|command| Call::new(command, &next.view)).collect();
-        Handled { calls, replies, process: Arc::new(next) }
+        let token = tokens.fold(self.token, u64::max);
+        let calls = calls.into_iter().map(|command| Call::new(command, &view)).collect();
+        let origin = Origin { parent: self.clone(), now, input: input.clone() };
+        let body = Mutex::new(Body { engine: Some(engine), origin: Some(origin) });
+        let digest = OnceLock::new();
+        let process = Arc::new(Self { body, wake, view, token, history, digest });
+        Handled { process, calls, replies }
+    }
+}
+
+impl Body {
+    /// An engine to go on with.
+    fn take(&mut self) -> Engine {
+        match (&self.engine, &self.origin) {
+            (Some(engine), None) => engine.clone(),
+            (Some(_), Some(_)) => self.engine.take().expect("it is there"),
+            (None, origin) => {
+                let origin = origin.as_ref().expect("the engine was handed on");
+                let mut engine = lock(&origin.parent.body).take();
+                engine.handle(origin.now, origin.input.clone());
+                while engine.poll().is_some() {}
+                engine
+            }
+        }
     }
 }
 
@@ -138,17 +180,17 @@ impl Memo {
     /// The outcome of an input with this digest.
     pub(super) fn handle(
         &self,
-        process: &Process,
+        process: &Arc<Process>,
         now: Timestamp,
         (input, digest): (&Input, &Digest),
     ) -> Arc<Handled> {
         let moment = mix(process.identity(), now.0.cast_unsigned());
         let key = mix(moment, digest.exact());
         let part = &self.parts[(key >> 58) as usize];
-        let known = part.lock().unwrap_or_else(PoisonError::into_inner).get(key);
+        let known = lock(part).get(key);
         known.unwrap_or_else(|| {
             let handled = Arc::new(process.handle(now, input, key));
-            part.lock().unwrap_or_else(PoisonError::into_inner).put(key, handled.clone());
+            lock(part).put(key, handled.clone());
             handled
         })
     }
@@ -169,5 +211,28 @@ impl Outcomes {
             self.old = std::mem::take(&mut self.young);
         }
         self.young.insert(key, handled);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn feed(memo: &Memo, process: &Arc<Process>, input: &Input) -> Arc<Process> {
+        memo.handle(process, Timestamp(1000), (input, &Digest::of(input))).process.clone()
+    }
+
+    #[test]
+    fn a_process_that_handed_its_engine_on_can_still_be_used() {
+        let (lead, tick) = (Input::Lead(true), Input::Tick);
+        let memo = Memo::new();
+        let start = Process::new(Config::default());
+        let passed = feed(&memo, &start, &lead);
+        let last = feed(&memo, &passed, &tick);
+        assert!(lock(&passed.body).engine.is_none());
+        let fresh = feed(&Memo::new(), &start, &lead);
+        assert_eq!(passed.digest().exact(), fresh.digest().exact());
+        let again = feed(&Memo::new(), &fresh, &tick);
+        assert_eq!(last.digest().exact(), again.digest().exact());
     }
 }

@@ -119,6 +119,7 @@ pub const SCOPES: &[Scope] = &[
         slow_calls: &[0],
         recreations: 1,
         spans: &[span(2, 2)],
+        in_every_test: true,
         ..PAIR
     },
     Scope {
@@ -127,6 +128,7 @@ pub const SCOPES: &[Scope] = &[
         crashing: &[0],
         crashes: 1,
         spans: &[span(2, 1), span(130, 1)],
+        in_every_test: true,
         ..PAIR
     },
     Scope {
