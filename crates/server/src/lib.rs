@@ -50,8 +50,11 @@ mod random;
 mod room;
 mod runtime;
 mod serve;
+#[cfg(feature = "simulation")]
+pub mod simulation;
 mod snapshot;
 mod traces;
+mod transport;
 mod watch;
 mod webhook;
 
