@@ -44,7 +44,7 @@ mod health;
 mod instance;
 mod name;
 mod objects;
-mod random;
+pub mod random;
 mod replica;
 mod truth;
 mod view;
