@@ -123,7 +123,8 @@ fn compact(world: &mut World, kind: Option<Kind>) {
 }
 
 fn crash(world: &mut World) {
-    let instance = world.random.below(world.seats.len());
+    let instances = world.seats.len();
+    let instance = world.random.below(instances);
     if world.seats[instance].up {
         world.seats[instance].up = false;
         world.strike(Fault::Crash);

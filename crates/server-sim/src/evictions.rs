@@ -47,7 +47,7 @@ pub async fn drive(sim: Sim, until: u64) {
             return;
         }
         let sim = sim.clone();
-        tokio::spawn(async move {
+        tokio::task::spawn_local(async move {
             let dry_run = sim.world().random.chance(5);
             evict(&sim, &pod, dry_run).await;
         });
@@ -61,7 +61,8 @@ pub async fn evict(sim: &Sim, name: &str, dry_run: bool) -> Outcome {
         let Some(pod) = world.store.get(&PODS, NAMESPACE, name).cloned() else {
             return Outcome::Failed;
         };
-        let instance = world.random.below(world.seats.len());
+        let instances = world.seats.len();
+        let instance = world.random.below(instances);
         let seat = &world.seats[instance];
         let process = Process { instance, incarnation: seat.incarnation };
         let Some(router) = seat.webhook.clone().filter(|_| seat.up) else {

@@ -39,7 +39,7 @@ pub async fn supervise(sim: Sim, instance: usize) {
             move |_: &_| sim.world().note(&format!("{process:?} is ready"))
         };
         let serving = simulation::serve(options(), client, routers, wall, stopped, ready);
-        let mut serving = tokio::spawn(serving);
+        let mut serving = tokio::task::spawn_local(serving);
         let mut bell = sim.world().bell();
         let (mut webhook_router, mut health_router) = (Some(webhook_router), Some(health_router));
         loop {

@@ -46,9 +46,8 @@ pub fn run(seed: u64) -> Report {
         .start_paused(true)
         .build()
         .expect("a runtime without IO");
-    let report = runtime.block_on(simulate(Params::new(seed)));
-    drop(runtime);
-    report
+    let tasks = tokio::task::LocalSet::new();
+    tasks.block_on(&runtime, simulate(Params::new(seed)))
 }
 
 async fn simulate(params: Params) -> Report {
@@ -61,13 +60,13 @@ async fn simulate(params: Params) -> Report {
         install(&mut world);
         Cluster::create(&mut world);
     }
-    tokio::spawn(Cluster::default().run(sim.clone()));
-    tokio::spawn(instance::watch_readiness(sim.clone()));
+    tokio::task::spawn_local(Cluster::default().run(sim.clone()));
+    tokio::task::spawn_local(instance::watch_readiness(sim.clone()));
     let instances = sim.world().seats.len();
     for instance in 0..instances {
-        tokio::spawn(instance::supervise(sim.clone(), instance));
+        tokio::task::spawn_local(instance::supervise(sim.clone(), instance));
     }
-    tokio::spawn(evictions::drive(sim.clone(), until));
+    tokio::task::spawn_local(evictions::drive(sim.clone(), until));
     let calm = async {
         chaos::drive(sim.clone(), until).await;
         settle(&sim, "after the faults").await;

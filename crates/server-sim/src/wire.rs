@@ -67,16 +67,10 @@ async fn exchange(
         }
         Arrived::Answer(answer) => {
             note(&sim, process, &call, &format!("{} {fate:?}", answer.code));
-            let slow = {
-                let mut world = sim.world();
-                if !world.is_connected(process) {
-                    drop(world);
-                    return silence().await;
-                }
-                let kind = call.target().map(|target| target.kind);
-                world.hits(Fault::SlowBody, process.instance, kind)
-            };
-            Ok(respond(&sim, process, answer, slow))
+            match respond(&sim, process, &call, answer) {
+                Some(response) => Ok(response),
+                None => silence().await,
+            }
         }
     }
 }
@@ -185,7 +179,16 @@ fn note(sim: &Sim, process: Process, call: &Call, outcome: &str) {
     sim.world().note(&line);
 }
 
-fn respond(sim: &Sim, process: Process, answer: Answer, slow: bool) -> Response<Body> {
+/// None: the process is gone.
+fn respond(sim: &Sim, process: Process, call: &Call, answer: Answer) -> Option<Response<Body>> {
+    let slow = {
+        let mut world = sim.world();
+        if !world.is_connected(process) {
+            return None;
+        }
+        let kind = call.target().map(|target| target.kind);
+        world.hits(Fault::SlowBody, process.instance, kind)
+    };
     let text = answer.text();
     let body = if slow {
         pieces(sim, process, text, answer.told)
@@ -195,7 +198,7 @@ fn respond(sim: &Sim, process: Process, answer: Answer, slow: bool) -> Response<
     };
     let mut response = Response::new(body);
     *response.status_mut() = http::StatusCode::from_u16(answer.code).unwrap_or_default();
-    response
+    Some(response)
 }
 
 /// A body in three pieces. The instance is told with the last one.

@@ -62,10 +62,6 @@ impl Call {
     pub fn is_discovery(&self) -> bool {
         matches!(self.path, Path::Group(_) | Path::GroupVersion(..))
     }
-
-    pub fn is_write(&self) -> bool {
-        self.method != Method::GET
-    }
 }
 
 /// Carries the request out.
