@@ -1,5 +1,6 @@
 //! Processes of Holdfast: started, asked whether they are ready, and started again when they end.
 
+use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -40,10 +41,11 @@ pub async fn supervise(sim: Sim, instance: usize) {
         };
         let serving = simulation::serve(options(), client, routers, wall, stopped, ready);
         let mut serving = tokio::task::spawn_local(serving);
-        let mut bell = sim.world().bell();
+        let bell = sim.world().bell();
         let (mut webhook_router, mut health_router) = (Some(webhook_router), Some(health_router));
         loop {
-            bell.mark_unchanged();
+            let mut rung = pin!(bell.notified());
+            rung.as_mut().enable();
             if !sim.world().is_connected(process) {
                 break;
             }
@@ -63,7 +65,7 @@ pub async fn supervise(sim: Sim, instance: usize) {
                         seat.webhook = Some(router);
                     }
                 }
-                _ = bell.changed() => {}
+                () = rung => {}
             }
         }
         // A process that is gone reaches nothing any more. What is left of it here ends by itself.

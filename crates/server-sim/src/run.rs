@@ -1,6 +1,7 @@
 //! One seed from the beginning to its end: faults and evictions, then a calm in which everything must settle.
 
 use std::collections::BTreeMap;
+use std::pin::pin;
 
 use serde_json::json;
 
@@ -73,15 +74,18 @@ async fn simulate(params: Params) -> Report {
         drain(&sim).await;
         settle(&sim, "after the drain").await;
     };
-    let mut bell = sim.world().bell();
+    let bell = sim.world().bell();
     let broken = async {
         loop {
+            let mut rung = pin!(bell.notified());
+            rung.as_mut().enable();
             if let Some(panic) = panics::first() {
                 sim.world().violate(&format!("a task has panicked: {panic}"));
             }
-            if sim.world().violation().is_some() || bell.changed().await.is_err() {
+            if sim.world().violation().is_some() {
                 return;
             }
+            rung.await;
         }
     };
     tokio::select! {

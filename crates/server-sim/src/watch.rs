@@ -3,6 +3,7 @@
 use axum::body::{Body, Bytes};
 use serde_json::{Value, json};
 use std::io;
+use std::pin::pin;
 use tokio::sync::mpsc;
 use tokio::time::sleep_until;
 
@@ -71,13 +72,14 @@ impl Drop for Watch {
 
 impl Watch {
     async fn run(mut self) {
-        let mut bell = self.sim.world().bell();
+        let bell = self.sim.world().bell();
         let (end, mut bookmark) = {
             let now = self.sim.world().now();
             (now + LENGTH_MS, now + BOOKMARK_MS)
         };
         loop {
-            bell.mark_unchanged();
+            let mut rung = pin!(bell.notified());
+            rung.as_mut().enable();
             if self.deliver().await.is_err() {
                 return;
             }
@@ -100,7 +102,7 @@ impl Watch {
             tokio::select! {
                 biased;
                 () = self.lines.closed() => return,
-                _ = bell.changed() => {}
+                () = rung => {}
                 () = sleep_until(wake) => {}
             }
         }

@@ -38,12 +38,7 @@ async fn exchange(
     let (head, body) = request.into_parts();
     let body = body.collect().await.map_err(io::Error::other)?.to_bytes();
     let call = Call::new(head.method, &head.uri, &body);
-    let (fate, there, back) = {
-        let mut world = sim.world();
-        sent(&mut world, process, &call);
-        let fate = fate(&mut world, process, &call);
-        (fate, delay(&mut world, process), delay(&mut world, process))
-    };
+    let Some((fate, there, back)) = send(&sim, process, &call) else { return silence().await };
     sim.sleep(there).await;
     let answer = match fate {
         Fate::Silence(false) => return silence().await,
@@ -73,6 +68,17 @@ async fn exchange(
             }
         }
     }
+}
+
+/// The request leaves: what happens to it, and how long it takes there and back. None: the process is gone.
+fn send(sim: &Sim, process: Process, call: &Call) -> Option<(Fate, u64, u64)> {
+    let mut world = sim.world();
+    if !world.is_connected(process) {
+        return None;
+    }
+    sent(&mut world, process, call);
+    let fate = fate(&mut world, process, call);
+    Some((fate, delay(&mut world, process), delay(&mut world, process)))
 }
 
 enum Arrived {

@@ -7,7 +7,7 @@ use std::time::Duration;
 use axum::Router;
 use holdfast_sim::random::Random;
 use serde_json::{Value, json};
-use tokio::sync::watch;
+use tokio::sync::Notify;
 use tokio::time::Instant;
 
 use crate::fault::{Episode, Fault};
@@ -39,7 +39,7 @@ pub struct World {
     pub pages: BTreeMap<String, Pages>,
     pub numbers: u64,
     started: Instant,
-    bell: watch::Sender<()>,
+    bell: Arc<Notify>,
     trace: String,
     /// The first rule that was broken.
     violation: Option<String>,
@@ -100,7 +100,7 @@ impl Sim {
             pages: BTreeMap::new(),
             numbers: 0,
             started: Instant::now(),
-            bell: watch::channel(()).0,
+            bell: Arc::default(),
             trace: String::new(),
             violation: None,
         })))
@@ -167,13 +167,14 @@ impl World {
         self.ring();
     }
 
-    /// Wakes all watches.
+    /// Wakes everything that waits for the bell, in the order in which it began to wait. (The receivers of a
+    /// `tokio::sync::watch` wake in random order.)
     pub fn ring(&self) {
-        self.bell.send_replace(());
+        self.bell.notify_waiters();
     }
 
-    pub fn bell(&self) -> watch::Receiver<()> {
-        self.bell.subscribe()
+    pub fn bell(&self) -> Arc<Notify> {
+        self.bell.clone()
     }
 
     pub fn strike(&mut self, fault: Fault) {
