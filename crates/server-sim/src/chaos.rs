@@ -5,9 +5,7 @@ use serde_json::{Value, json};
 use crate::cluster::end_pod;
 use crate::fault::{Episode, Fault};
 use crate::objects::{self, NAMESPACE, is_terminating};
-use crate::resources::{
-    BUDGETS, Kind, LEADER_WORKER_SETS, POD_GROUPS, PODS, STATEFUL_SETS, all,
-};
+use crate::resources::{BUDGETS, Kind, LEADER_WORKER_SETS, POD_GROUPS, PODS, STATEFUL_SETS, all};
 use crate::world::{Sim, World};
 
 /// A field that was made unreadable, and what it was before.
@@ -82,7 +80,8 @@ fn kind(world: &mut World, fault: Fault) -> Option<Kind> {
     if fault == Fault::Undiscovered {
         return world.random.pick(&[&BUDGETS, &LEADER_WORKER_SETS, &POD_GROUPS]).copied();
     }
-    let kinds = [&PODS, &PODS, &BUDGETS, &BUDGETS, &STATEFUL_SETS, &LEADER_WORKER_SETS, &POD_GROUPS];
+    let kinds =
+        [&PODS, &PODS, &BUDGETS, &BUDGETS, &STATEFUL_SETS, &LEADER_WORKER_SETS, &POD_GROUPS];
     if world.random.chance(70) { world.random.pick(&kinds).copied() } else { None }
 }
 
@@ -93,8 +92,7 @@ fn hold(world: &mut World, fault: Fault, instance: Option<usize>, kind: Option<K
         fault,
         Fault::RelistFails | Fault::ListHangs | Fault::WatchRefused | Fault::Undiscovered
     );
-    let percent =
-        if steady { 100 } else { *world.random.pick(&[10, 30, 60, 100]).unwrap_or(&30) };
+    let percent = if steady { 100 } else { *world.random.pick(&[10, 30, 60, 100]).unwrap_or(&30) };
     let until = world.now() + ms;
     let on = kind.map_or("everything".to_owned(), |kind| kind.qualified());
     world.note(&format!("fault {fault:?} on {on} of {instance:?} for {ms} ms, {percent} %"));
@@ -196,7 +194,10 @@ fn garble(world: &mut World, kind: Kind, garbled: &mut Vec<Garbled>) {
     world.strike(fault);
     world.note(&format!("fault {fault:?}: {name}{pointer}"));
     let uid = object["metadata"]["uid"].clone();
-    let wrong = if kind == &PODS { json!("garbled") } else { json!({"garbled": [true]}) };
+    let field = pointer.rsplit('/').next();
+    let text = matches!(field, Some("selector" | "conditions"));
+    // A threshold may be any text.
+    let wrong = if text { json!("garbled") } else { json!({"garbled": true}) };
     set(world, kind, &name, pointer, wrong);
     garbled.push(Garbled { kind, name, uid, pointer, before });
 }

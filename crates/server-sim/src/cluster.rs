@@ -105,14 +105,7 @@ impl Cluster {
     }
 
     /// Whether this has been wanted for a while.
-    fn is_due(
-        &mut self,
-        world: &mut World,
-        what: &str,
-        wanted: bool,
-        low: u64,
-        high: u64,
-    ) -> bool {
+    fn is_due(&mut self, world: &mut World, what: &str, wanted: bool, low: u64, high: u64) -> bool {
         if !wanted {
             self.due.remove(what);
             return false;

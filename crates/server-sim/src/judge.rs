@@ -79,7 +79,10 @@ impl Judge {
             recorded |= has;
             let since = self.auditor.spec_since(&budget.key);
             if !has && since.is_some_and(|since| since + FRESH_MS <= asked) {
-                missing.push(format!("S3: {}: {pod} ({uid}) was allowed without a record", budget.key));
+                missing.push(format!(
+                    "S3: {}: {pod} ({uid}) was allowed without a record",
+                    budget.key
+                ));
             }
         }
         self.auditor.allow(Allow {
@@ -135,9 +138,11 @@ impl World {
         let seat = &self.seats[process.instance];
         let sent = seat.writes.get(&(after.key.key.name.clone(), version)).copied();
         let decided = sent.unwrap_or(now).saturating_sub(DECIDED_MS);
-        let mut findings = seat.view.since(decided).into_iter().map(|known| {
-            self.judge.auditor.judge_grants(&after, (&old, &new), known)
-        });
+        let mut findings = seat
+            .view
+            .since(decided)
+            .into_iter()
+            .map(|known| self.judge.auditor.judge_grants(&after, (&old, &new), known));
         // Every state that the writer may have decided by would have to forbid it.
         let first = findings.next().flatten();
         if let Some(finding) = first.filter(|_| findings.all(|finding| finding.is_some())) {

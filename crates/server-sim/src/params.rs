@@ -134,7 +134,13 @@ impl Workload {
 
 impl fmt::Display for Params {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        writeln!(f, "seed {}, {} instances, {} s", self.seed, self.instances, self.chaos_ms / 1000)?;
+        writeln!(
+            f,
+            "seed {}, {} instances, {} s",
+            self.seed,
+            self.instances,
+            self.chaos_ms / 1000
+        )?;
         for Workload { name, shape, replicas, size, budget } in &self.workloads {
             let budget = budget.as_ref().map_or_else(|| "none".to_owned(), Value::to_string);
             writeln!(f, "{shape:?} {name}: {replicas} of {size}, budget {budget}")?;

@@ -100,7 +100,11 @@ async fn simulate(params: Params) -> Report {
 fn install(world: &mut World) {
     let client = json!({"url": URL});
     let objects: [(&str, &str, serde_json::Value); 3] = [
-        ("mutatingwebhookconfigurations", "holdfast", json!({"webhooks": [{"clientConfig": client}]})),
+        (
+            "mutatingwebhookconfigurations",
+            "holdfast",
+            json!({"webhooks": [{"clientConfig": client}]}),
+        ),
         ("flowschemas", "holdfast", json!({})),
         ("prioritylevelconfigurations", "holdfast", json!({})),
     ];

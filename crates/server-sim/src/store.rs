@@ -60,9 +60,8 @@ impl Store {
         kind: Kind,
         namespace: Option<&'a str>,
     ) -> impl Iterator<Item = &'a Arc<Value>> + 'a {
-        let inside = move |key: &Key| {
-            key.0 == kind && namespace.is_none_or(|namespace| key.1 == namespace)
-        };
+        let inside =
+            move |key: &Key| key.0 == kind && namespace.is_none_or(|namespace| key.1 == namespace);
         self.objects.iter().filter(move |(key, _)| inside(key)).map(|(_, object)| object)
     }
 

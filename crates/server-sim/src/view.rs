@@ -20,8 +20,6 @@ pub struct View {
     earlier: VecDeque<(u64, State)>,
     /// How far lists and watches have come.
     reached: BTreeMap<Kind, u64>,
-    /// Pages of lists of a whole kind that are under way.
-    pages: BTreeMap<Kind, Vec<Arc<Value>>>,
 }
 
 impl View {
@@ -53,12 +51,7 @@ impl View {
     }
 
     /// One page of a list of the whole kind.
-    pub fn page(&mut self, now: u64, kind: Kind, first: bool, page: &[Arc<Value>]) {
-        let pages = self.pages.entry(kind).or_default();
-        if first {
-            pages.clear();
-        }
-        pages.extend_from_slice(page);
+    pub fn page(&mut self, now: u64, page: &[Arc<Value>]) {
         for object in page {
             self.apply(object, false);
         }
@@ -66,9 +59,8 @@ impl View {
     }
 
     /// The last page of a list of the whole kind has come.
-    pub fn listed(&mut self, now: u64, kind: Kind, version: u64) {
-        let items = self.pages.remove(&kind).unwrap_or_default();
-        self.retain(kind, version, &items);
+    pub fn listed(&mut self, now: u64, kind: Kind, version: u64, items: &[Arc<Value>]) {
+        self.retain(kind, version, items);
         self.reach(kind, version);
         self.keep(now);
     }

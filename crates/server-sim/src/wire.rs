@@ -239,15 +239,17 @@ pub fn channel() -> (mpsc::Sender<Result<Bytes, io::Error>>, Body) {
 
 /// The answer has reached the instance.
 fn tell(world: &mut World, process: Process, told: Option<Told>) {
-    let Some(Told { kind, snapshot, first, last, version, items }) = told else { return };
+    let Some(Told { kind, snapshot, last, version, items }) = told else { return };
     let now = world.now();
     let Some(seat) = world.seat(process) else { return };
-    if snapshot {
-        seat.view.snapshot(now, kind, version, &items);
-    } else {
-        seat.view.page(now, kind, first, &items);
-        if last {
-            seat.view.listed(now, kind, version);
+    if !snapshot {
+        seat.view.page(now, &items);
+    }
+    match (snapshot, last) {
+        (_, false) => {}
+        (true, true) => seat.view.snapshot(now, kind, version, &items),
+        (false, true) => {
+            seat.view.listed(now, kind, version, &items);
             seat.cut_off.insert(kind, now);
         }
     }

@@ -81,6 +81,7 @@ pub struct OpenWatch {
 #[derive(Clone, Debug)]
 pub struct Pages {
     pub version: u64,
+    pub shown: Vec<Arc<Value>>,
     pub rest: Vec<Arc<Value>>,
 }
 
@@ -252,7 +253,8 @@ impl World {
         let Some(change) = self.store.last_change().cloned() else { return };
         let meta = &change.object["metadata"];
         let name = meta["name"].as_str().unwrap_or_default();
-        let line = format!("{} {} {name} {}", change.verb.name(), change.kind.plural, change.version);
+        let line =
+            format!("{} {} {name} {}", change.verb.name(), change.kind.plural, change.version);
         if change.kind.watched {
             self.note(&line);
             let wall = self.wall();

@@ -25,9 +25,9 @@ pub struct Told {
     pub kind: Kind,
     /// A list of one namespace, and not of the whole kind.
     pub snapshot: bool,
-    pub first: bool,
     pub last: bool,
     pub version: u64,
+    /// Of this page and of those before it.
     pub items: Vec<Arc<Value>>,
 }
 

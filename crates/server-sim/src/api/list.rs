@@ -17,31 +17,32 @@ pub fn list(world: &mut World, process: Process, call: &Call, target: &Target) -
     let small = world.hits(Fault::SmallPages, process.instance, Some(target.kind));
     let limit = if small { limit.min(SMALL) } else { limit };
     let token = call.query.get("continue").filter(|token| !token.is_empty());
-    let Pages { version, mut rest } = match token {
+    let Pages { version, mut shown, mut rest } = match token {
         Some(token) => match world.pages.remove(token) {
             Some(pages) if !world.store.is_compacted(target.kind, pages.version) => pages,
             _ => return Answer::expired(),
         },
         None => Pages {
             version: world.store.revision(),
+            shown: Vec::new(),
             rest: world.store.list(target.kind, target.namespace.as_deref()).cloned().collect(),
         },
     };
     let after = rest.split_off(limit.min(rest.len()));
     let (items, last) = (rest, after.is_empty());
-    let mut next = String::new();
-    if !last {
-        next = format!("page-{}", world.number());
-        world.pages.insert(next.clone(), Pages { version, rest: after });
-    }
+    shown.extend_from_slice(&items);
     let told = Told {
         kind: target.kind,
         snapshot: target.namespace.is_some(),
-        first: token.is_none(),
         last,
         version,
-        items: items.clone(),
+        items: shown.clone(),
     };
+    let mut next = String::new();
+    if !last {
+        next = format!("page-{}", world.number());
+        world.pages.insert(next.clone(), Pages { version, shown, rest: after });
+    }
     // A look at one object, to see the version, tells of nothing.
     let told = (limit > 1 || last).then_some(told);
     Answer { told, ..Answer::ok(body(target, version, &next, &items)) }

@@ -101,8 +101,8 @@ pub fn open_watch(world: &World, process: Process, call: &Call) -> Result<u64, A
 
 fn is_unserved(world: &World, process: Process, group: &str) -> bool {
     let kinds = crate::resources::all().filter(|kind| kind.group == group);
-    let mut until = kinds
-        .filter_map(|kind| world.holds_until(Fault::Undiscovered, process.instance, kind));
+    let mut until =
+        kinds.filter_map(|kind| world.holds_until(Fault::Undiscovered, process.instance, kind));
     until.next().is_some()
 }
 

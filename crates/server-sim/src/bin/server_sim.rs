@@ -101,7 +101,9 @@ impl Total {
             "{seeds} seeds ({exact} exact), {} virtual minutes, {seconds:.1} s",
             self.virtual_ms / 60_000
         );
-        println!("evictions: {allowed} allowed, {carried_out} carried out, {denied} denied, {failed} without answer");
+        println!(
+            "evictions: {allowed} allowed, {carried_out} carried out, {denied} denied, {failed} without answer"
+        );
         println!("violations: {violations}");
     }
 }
