@@ -5,7 +5,9 @@ use serde_json::{Value, json};
 use crate::cluster::end_pod;
 use crate::fault::{Episode, Fault};
 use crate::objects::{self, NAMESPACE, is_terminating};
-use crate::resources::{BUDGETS, Kind, LEADER_WORKER_SETS, POD_GROUPS, PODS, STATEFUL_SETS, all};
+use crate::resources::{
+    BUDGETS, Kind, LEADER_WORKER_SETS, POD_GROUPS, PODS, Resource, STATEFUL_SETS, all,
+};
 use crate::world::{Sim, World};
 
 /// A field that was made unreadable, and what it was before.
@@ -94,7 +96,7 @@ fn hold(world: &mut World, fault: Fault, instance: Option<usize>, kind: Option<K
     );
     let percent = if steady { 100 } else { *world.random.pick(&[10, 30, 60, 100]).unwrap_or(&30) };
     let until = world.now() + ms;
-    let on = kind.map_or("everything".to_owned(), |kind| kind.qualified());
+    let on = kind.map_or("everything".to_owned(), Resource::qualified);
     world.note(&format!("fault {fault:?} on {on} of {instance:?} for {ms} ms, {percent} %"));
     if matches!(fault, Fault::WatchLag | Fault::WatchStalled | Fault::Undiscovered) {
         world.strike(fault);

@@ -54,79 +54,106 @@ pub async fn drive(sim: Sim, until: u64) {
     }
 }
 
+/// A request on its way to a webhook.
+struct Asked {
+    process: Process,
+    router: Router,
+    review: Value,
+    id: String,
+    name: String,
+    dry_run: bool,
+    at: u64,
+}
+
+/// An eviction that the API server is about to carry out.
+struct Order {
+    id: String,
+    name: String,
+    /// The uid that the pod must have. None: any pod of the name.
+    pin: Option<String>,
+    /// Something behind the webhook refuses it.
+    refused: bool,
+    delay: u64,
+}
+
 /// One eviction, from the request to its end.
 pub async fn evict(sim: &Sim, name: &str, dry_run: bool) -> Outcome {
-    let (process, router, review, asked) = {
-        let mut world = sim.world();
-        let Some(pod) = world.store.get(&PODS, NAMESPACE, name).cloned() else {
-            return Outcome::Failed;
-        };
-        let instances = world.seats.len();
-        let instance = world.random.below(instances);
-        let seat = &world.seats[instance];
-        let process = Process { instance, incarnation: seat.incarnation };
-        let Some(router) = seat.webhook.clone().filter(|_| seat.up) else {
-            world.judge.failed += 1;
-            return Outcome::Failed;
-        };
-        let review = review(&mut world, &pod, dry_run);
-        (process, router, review, world.now())
+    let asked = ask(&mut sim.world(), name, dry_run);
+    let Some(asked) = asked else { return Outcome::Failed };
+    let answering = post(asked.router.clone(), &asked.review);
+    let answer = tokio::time::timeout(WEBHOOK, answering).await.ok().flatten();
+    let order = match answered(&mut sim.world(), &asked, answer) {
+        Ok(order) => order,
+        Err(outcome) => return outcome,
     };
-    let id = review["request"]["uid"].as_str().unwrap_or_default().to_owned();
-    let answer = tokio::time::timeout(WEBHOOK, post(router, &review)).await.ok().flatten();
-    let mut world = sim.world();
-    let took = world.now() - asked;
-    if !world.is_connected(process) {
+    sim.sleep(order.delay).await;
+    carry_out(&mut sim.world(), &order)
+}
+
+/// None: there is no such pod, or no instance is reached.
+fn ask(world: &mut World, name: &str, dry_run: bool) -> Option<Asked> {
+    let pod = world.store.get(&PODS, NAMESPACE, name).cloned()?;
+    let instances = world.seats.len();
+    let instance = world.random.below(instances);
+    let seat = &world.seats[instance];
+    let process = Process { instance, incarnation: seat.incarnation };
+    let Some(router) = seat.webhook.clone().filter(|_| seat.up) else {
         world.judge.failed += 1;
-        return Outcome::Failed;
+        return None;
+    };
+    let review = review(world, &pod, dry_run);
+    let id = review["request"]["uid"].as_str().unwrap_or_default().to_owned();
+    Some(Asked { process, router, review, id, name: name.to_owned(), dry_run, at: world.now() })
+}
+
+/// What the API server does with the webhook's answer.
+fn answered(world: &mut World, asked: &Asked, answer: Option<Value>) -> Result<Order, Outcome> {
+    let Asked { process, id, name, dry_run, .. } = asked;
+    let instance = process.instance;
+    if !world.is_connected(*process) {
+        world.judge.failed += 1;
+        return Err(Outcome::Failed);
     }
-    let Some(answer) = answer.filter(|_| took <= ANSWERED_MS) else {
-        world.violate(&format!("S11: {id} was not answered in time by instance {process:?}"));
-        return Outcome::Failed;
+    let in_time = world.now() - asked.at <= ANSWERED_MS;
+    let Some(answer) = answer.filter(|_| in_time) else {
+        world.violate(&format!("S11: {id} was not answered in time by instance {instance}"));
+        return Err(Outcome::Failed);
     };
     let allowed = answer["response"]["allowed"] == true;
     let why = answer["response"]["status"]["message"].as_str().unwrap_or_default();
     let verdict = if allowed { "allow".to_owned() } else { format!("deny: {why}") };
-    world.note(&format!("{} {id} {name} dry-run={dry_run}: {verdict}", process.instance));
+    world.note(&format!("{instance} {id} {name} dry-run={dry_run}: {verdict}"));
     if !allowed {
         world.judge.denied += 1;
-        return Outcome::Denied;
+        return Err(Outcome::Denied);
     }
-    if dry_run {
-        return Outcome::Evicted;
+    if *dry_run {
+        return Err(Outcome::Evicted);
     }
-    if world.hits(Fault::WebhookAnswerLost, process.instance, None) {
+    if world.hits(Fault::WebhookAnswerLost, instance, None) {
         world.judge.failed += 1;
-        return Outcome::Failed;
+        return Err(Outcome::Failed);
     }
-    let Some(pin) = allow(&mut world, &id, name, &review, &answer, asked) else {
-        return Outcome::Failed;
-    };
-    let late = world.hits(Fault::EvictionLate, process.instance, None);
+    let pin = allow(world, asked, &answer).ok_or(Outcome::Failed)?;
+    let late = world.hits(Fault::EvictionLate, instance, None);
     let delay = if late { world.draw(1000, 20_000) } else { world.draw(1, 50) };
-    let refused = world.hits(Fault::EvictionRefused, process.instance, None);
-    drop(world);
-    sim.sleep(delay).await;
-    carry_out(&mut sim.world(), &id, name, pin.as_deref(), refused)
+    let refused = world.hits(Fault::EvictionRefused, instance, None);
+    Ok(Order { id: id.clone(), name: name.clone(), pin: pin.0, refused, delay })
 }
 
-/// Tells the auditor. Some: the eviction may be carried out, on the pod of this uid or of any.
-fn allow(
-    world: &mut World,
-    id: &str,
-    name: &str,
-    review: &Value,
-    answer: &Value,
-    asked: u64,
-) -> Option<Option<String>> {
-    let given = &review["request"]["object"]["deleteOptions"]["preconditions"]["uid"];
+/// The uid that an eviction must find, if it must find one.
+struct Pin(Option<String>);
+
+/// Tells the auditor. None: there is no such pod any more.
+fn allow(world: &mut World, asked: &Asked, answer: &Value) -> Option<Pin> {
+    let given = &asked.review["request"]["object"]["deleteOptions"]["preconditions"]["uid"];
     let pin = given.as_str().map(str::to_owned).or_else(|| patched(answer));
-    let stored = world.store.get(&PODS, NAMESPACE, name);
+    let stored = world.store.get(&PODS, NAMESPACE, &asked.name);
     let stored = stored?["metadata"]["uid"].as_str().unwrap_or_default().to_owned();
-    let sent = world.wall() - i64::try_from(world.now() - asked).unwrap_or(0);
+    let sent = world.wall() - i64::try_from(world.now() - asked.at).unwrap_or(0);
     let missing = world.judge.allow(Allowed {
-        id: id.to_owned(),
-        pod: Name::new(NAMESPACE, name),
+        id: asked.id.clone(),
+        pod: Name::new(NAMESPACE, &asked.name),
         uid: pin.clone().unwrap_or(stored),
         by_name: pin.is_none(),
         asked: sent,
@@ -135,7 +162,7 @@ fn allow(
         world.violate(&finding);
     }
     world.look();
-    Some(pin)
+    Some(Pin(pin))
 }
 
 /// The uid that the webhook has pinned the eviction to.
@@ -148,9 +175,10 @@ fn patched(answer: &Value) -> Option<String> {
     places.into_iter().find_map(|uid| uid.as_str().map(str::to_owned))
 }
 
-fn carry_out(world: &mut World, id: &str, name: &str, pin: Option<&str>, refused: bool) -> Outcome {
+fn carry_out(world: &mut World, order: &Order) -> Outcome {
+    let Order { id, name, pin, refused, .. } = order;
     let pod = world.store.get(&PODS, NAMESPACE, name).cloned();
-    let hit = pod.filter(|pod| pin.is_none_or(|pin| pod["metadata"]["uid"] == *pin));
+    let hit = pod.filter(|pod| pin.as_ref().is_none_or(|pin| pod["metadata"]["uid"] == **pin));
     let Some(pod) = hit.filter(|_| !refused) else {
         world.note(&format!("{id} is refused"));
         world.judge.end(id, None);

@@ -1,6 +1,7 @@
 //! Everything that the simulation knows, behind one lock: objects, faults, instances, the auditor and the trace.
 
 use std::collections::BTreeMap;
+use std::fmt::Write as _;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -150,7 +151,8 @@ impl World {
 
     pub fn note(&mut self, line: &str) {
         let now = self.now();
-        self.trace.push_str(&format!("{:>7}.{:03} {line}\n", now / 1000, now % 1000));
+        // Writing into a String does not fail.
+        let _ = writeln!(self.trace, "{:>7}.{:03} {line}", now / 1000, now % 1000);
     }
 
     pub fn trace(&self) -> &str {
