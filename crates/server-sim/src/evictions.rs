@@ -12,6 +12,7 @@ use tower::ServiceExt;
 
 use crate::cluster::end_pod;
 use crate::fault::Fault;
+use crate::gate;
 use crate::judge::Allowed;
 use crate::objects::{NAMESPACE, is_terminating, target};
 use crate::resources::PODS;
@@ -62,6 +63,7 @@ struct Asked {
     id: String,
     name: String,
     dry_run: bool,
+    at_gate: bool,
     at: u64,
 }
 
@@ -80,7 +82,14 @@ struct Order {
 pub async fn evict(sim: &Sim, name: &str, dry_run: bool) -> Outcome {
     let asked = ask(&mut sim.world(), name, dry_run);
     let Some(asked) = asked else { return Outcome::Failed };
-    let answering = post(asked.router.clone(), &asked.review);
+    let answering = async {
+        // Dry runs never get to the gate: the webhook is asked about them in both modes.
+        if asked.at_gate {
+            gate::ask(asked.router.clone(), name).await
+        } else {
+            post(asked.router.clone(), &asked.review).await
+        }
+    };
     let answer = tokio::time::timeout(WEBHOOK, answering).await.ok().flatten();
     let order = match answered(&mut sim.world(), &asked, answer) {
         Ok(order) => order,
@@ -93,6 +102,11 @@ pub async fn evict(sim: &Sim, name: &str, dry_run: bool) -> Outcome {
 /// None: there is no such pod, or no instance is reached.
 fn ask(world: &mut World, name: &str, dry_run: bool) -> Option<Asked> {
     let pod = world.store.get(&PODS, NAMESPACE, name).cloned()?;
+    let at_gate = world.params.native && !dry_run;
+    // The handler deletes such a pod without asking, which is no loss.
+    if at_gate && (is_terminating(&pod) || pod["status"]["phase"] == "Pending") {
+        return None;
+    }
     let instances = world.seats.len();
     let instance = world.random.below(instances);
     let seat = &world.seats[instance];
@@ -103,7 +117,8 @@ fn ask(world: &mut World, name: &str, dry_run: bool) -> Option<Asked> {
     };
     let review = review(world, &pod, dry_run);
     let id = review["request"]["uid"].as_str().unwrap_or_default().to_owned();
-    Some(Asked { process, router, review, id, name: name.to_owned(), dry_run, at: world.now() })
+    let (name, at) = (name.to_owned(), world.now());
+    Some(Asked { process, router, review, id, name, dry_run, at_gate, at })
 }
 
 /// What the API server does with the webhook's answer.

@@ -33,13 +33,14 @@ pub async fn supervise(sim: Sim, instance: usize) {
         let (webhook, webhook_router) = oneshot::channel();
         let (health, health_router) = oneshot::channel();
         let wall = Timestamp(sim.world().wall());
+        let options = options(sim.world().params.native);
         let client = wire::client(sim.clone(), process);
         let routers = Routers { webhook, health };
         let ready = {
             let sim = sim.clone();
             move |_: &_| sim.world().note(&format!("{process:?} is ready"))
         };
-        let serving = simulation::serve(options(), client, routers, wall, stopped, ready);
+        let serving = simulation::serve(options, client, routers, wall, stopped, ready);
         let mut serving = tokio::task::spawn_local(serving);
         let bell = sim.world().bell();
         let (mut webhook_router, mut health_router) = (Some(webhook_router), Some(health_router));
@@ -106,7 +107,7 @@ fn start(sim: &Sim, instance: usize) -> Process {
     process
 }
 
-fn options() -> ServeOptions {
+fn options(native: bool) -> ServeOptions {
     let address = ([127, 0, 0, 1], 0).into();
     ServeOptions {
         cluster: ClusterOptions::default(),
@@ -119,7 +120,11 @@ fn options() -> ServeOptions {
         traces: None,
         ready_file: None,
         features: Features::default(),
-        mode: Mode::Webhook,
+        mode: if native {
+            Mode::Native { accept_bypass: false, claim: false }
+        } else {
+            Mode::Webhook
+        },
         gangs: GangOptions {
             pod_groups: PodGroups::Off,
             timeout: Duration::from_mins(5),

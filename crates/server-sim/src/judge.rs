@@ -75,7 +75,9 @@ impl Judge {
         let mut missing = Vec::new();
         let mut recorded = false;
         for budget in live.iter().flat_map(|pod| self.auditor.covering(pod)) {
-            let has = budget.status.grants.iter().any(|grant| grant.uid == uid);
+            // A grant by name may have passed to the next pod of the name.
+            let is_of = |grant: &Grant| grant.uid == uid || (by_name && grant.pod == pod.name);
+            let has = budget.status.grants.iter().any(is_of);
             recorded |= has;
             let since = self.auditor.spec_since(&budget.key);
             if !has && since.is_some_and(|since| since + FRESH_MS <= asked) {

@@ -20,6 +20,8 @@ mod chaos;
 mod cluster;
 mod evictions;
 pub mod fault;
+mod gate;
+mod installation;
 mod instance;
 mod judge;
 mod objects;

@@ -12,6 +12,8 @@ use crate::fault::Fault;
 pub struct Params {
     pub seed: u64,
     pub instances: usize,
+    /// Holdfast serves `policy/v1`, and evictions come to its gate.
+    pub native: bool,
     pub workloads: Vec<Workload>,
     pub faults: BTreeSet<Fault>,
     /// How long faults happen.
@@ -69,6 +71,7 @@ impl Params {
             faults: faults.collect(),
             workloads,
             instances: if random.chance(70) { 2 } else { 1 },
+            native: random.chance(30),
             chaos_ms: 1000 * u64::try_from(random.between(60, 240)).unwrap_or(60),
             pause_ms: 1000 * u64::try_from(random.between(2, 12)).unwrap_or(2),
             eviction_ms: 100 * u64::try_from(random.between(3, 30)).unwrap_or(3),
@@ -134,13 +137,9 @@ impl Workload {
 
 impl fmt::Display for Params {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        writeln!(
-            f,
-            "seed {}, {} instances, {} s",
-            self.seed,
-            self.instances,
-            self.chaos_ms / 1000
-        )?;
+        let mode = if self.native { "native" } else { "webhook" };
+        let seconds = self.chaos_ms / 1000;
+        writeln!(f, "seed {}, {mode}, {} instances, {seconds} s", self.seed, self.instances)?;
         for Workload { name, shape, replicas, size, budget } in &self.workloads {
             let budget = budget.as_ref().map_or_else(|| "none".to_owned(), Value::to_string);
             writeln!(f, "{shape:?} {name}: {replicas} of {size}, budget {budget}")?;

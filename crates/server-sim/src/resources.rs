@@ -38,7 +38,7 @@ pub static LEADER_WORKER_SETS: Resource =
     watched("leaderworkerset.x-k8s.io", "v1", "leaderworkersets", "LeaderWorkerSet");
 pub static POD_GROUPS: Resource = watched("scheduling.k8s.io", "v1beta1", "podgroups", "PodGroup");
 
-static OTHERS: [Resource; 14] = [
+static OTHERS: [Resource; 16] = [
     watched("", "v1", "replicationcontrollers", "ReplicationController"),
     watched("apps", "v1", "replicasets", "ReplicaSet"),
     watched("apps", "v1", "deployments", "Deployment"),
@@ -46,6 +46,8 @@ static OTHERS: [Resource; 14] = [
     watched("policy", "v1", "poddisruptionbudgets", "PodDisruptionBudget"),
     watched("scheduling.k8s.io", "v1beta1", "workloads", "Workload"),
     other("", "v1", "events", "Event"),
+    other("", "v1", "configmaps", "ConfigMap"),
+    other("", "v1", "services", "Service"),
     other("coordination.k8s.io", "v1", "leases", "Lease"),
     other(
         "admissionregistration.k8s.io",

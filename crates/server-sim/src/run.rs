@@ -3,17 +3,15 @@
 use std::collections::BTreeMap;
 use std::pin::pin;
 
-use serde_json::json;
-
 use crate::cluster::{self, Cluster};
 use crate::evictions::{self, Outcome};
 use crate::fault::Fault;
-use crate::instance::{self, URL};
+use crate::instance;
 use crate::objects::NAMESPACE;
 use crate::params::Params;
-use crate::resources::{Kind, PODS, all};
-use crate::world::{Sim, World};
-use crate::{chaos, panics};
+use crate::resources::PODS;
+use crate::world::Sim;
+use crate::{chaos, installation, panics};
 
 /// How long after the last fault everything has settled: a watch on a dead connection is noticed after 150 s, and a
 /// grant that was not used ends after two minutes.
@@ -58,7 +56,7 @@ async fn simulate(params: Params) -> Report {
     let sim = Sim::new(params);
     {
         let mut world = sim.world();
-        install(&mut world);
+        installation::create(&mut world);
         Cluster::create(&mut world);
     }
     tokio::task::spawn_local(Cluster::default().run(sim.clone()));
@@ -94,26 +92,6 @@ async fn simulate(params: Params) -> Report {
         () = calm => {}
     }
     report(&sim)
-}
-
-/// What an installation has put on the cluster.
-fn install(world: &mut World) {
-    let client = json!({"url": URL});
-    let objects: [(&str, &str, serde_json::Value); 3] = [
-        (
-            "mutatingwebhookconfigurations",
-            "holdfast",
-            json!({"webhooks": [{"clientConfig": client}]}),
-        ),
-        ("flowschemas", "holdfast", json!({})),
-        ("prioritylevelconfigurations", "holdfast", json!({})),
-    ];
-    for (plural, name, mut object) in objects {
-        object["metadata"] = json!({"name": name,
-            "labels": {"app.kubernetes.io/managed-by": "holdfast"}});
-        let kind: Kind = all().find(|kind| kind.plural == plural).expect("a known resource");
-        world.create(kind, object);
-    }
 }
 
 /// Waits until every instance is ready and every status is right.

@@ -3,7 +3,7 @@
 use std::io;
 
 use axum::body::{Body, Bytes};
-use http::{Request, Response};
+use http::{HeaderValue, Request, Response};
 use http_body_util::BodyExt;
 use tokio::sync::mpsc;
 
@@ -195,7 +195,7 @@ fn respond(sim: &Sim, process: Process, call: &Call, answer: Answer) -> Option<R
         let kind = call.target().map(|target| target.kind);
         world.hits(Fault::SlowBody, process.instance, kind)
     };
-    let text = answer.text();
+    let (code, text) = (answer.code, answer.text());
     let body = if slow {
         pieces(sim, process, text, answer.told)
     } else {
@@ -203,7 +203,11 @@ fn respond(sim: &Sim, process: Process, call: &Call, answer: Answer) -> Option<R
         Body::from(text)
     };
     let mut response = Response::new(body);
-    *response.status_mut() = http::StatusCode::from_u16(answer.code).unwrap_or_default();
+    *response.status_mut() = http::StatusCode::from_u16(code).unwrap_or_default();
+    if sim.world().params.native && call.target().is_some_and(|of| of.kind.group == "policy") {
+        // The aggregator sends requests for policy/v1 to Holdfast. Its relay is not part of the simulation.
+        response.headers_mut().insert("x-holdfast-served", HeaderValue::from_static("native"));
+    }
     Some(response)
 }
 
