@@ -170,7 +170,7 @@ fn allow(world: &mut World, asked: &Asked, answer: &Value) -> Option<Pin> {
         id: asked.id.clone(),
         pod: Name::new(NAMESPACE, &asked.name),
         uid: pin.clone().unwrap_or(stored),
-        by_name: pin.is_none(),
+        by_name: asked.at_gate || pin.is_none(),
         asked: sent,
     });
     for finding in missing {

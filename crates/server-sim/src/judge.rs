@@ -73,20 +73,19 @@ impl Judge {
         let stored = self.auditor.state().pods.get(&pod).cloned();
         let live = stored.filter(|p| p.uid == uid && !p.terminating && !p.is_finished());
         let mut missing = Vec::new();
-        let mut recorded = false;
+        let mut granted = None;
         for budget in live.iter().flat_map(|pod| self.auditor.covering(pod)) {
-            // A grant by name may have passed to the next pod of the name.
-            let is_of = |grant: &Grant| grant.uid == uid || (by_name && grant.pod == pod.name);
-            let has = budget.status.grants.iter().any(is_of);
-            recorded |= has;
+            // A grant by name may be for the pod that had the name before: it passes on when that is seen to be gone.
+            let is_of = |grant: &&Grant| grant.uid == uid || (by_name && grant.pod == pod.name);
+            let grant = budget.status.grants.iter().find(is_of);
+            granted = granted.or_else(|| grant.map(|grant| grant.uid.clone()));
             let since = self.auditor.spec_since(&budget.key);
-            if !has && since.is_some_and(|since| since + FRESH_MS <= asked) {
-                missing.push(format!(
-                    "S3: {}: {pod} ({uid}) was allowed without a record",
-                    budget.key
-                ));
+            if grant.is_none() && since.is_some_and(|since| since + FRESH_MS <= asked) {
+                let budget = &budget.key;
+                missing.push(format!("S3: {budget}: {pod} ({uid}) was allowed without a record"));
             }
         }
+        let (recorded, uid) = (granted.is_some(), granted.unwrap_or(uid));
         self.auditor.allow(Allow {
             id,
             pod,
