@@ -161,16 +161,16 @@ fn create_budget(world: &mut World, garbled: &mut Vec<Garbled>) {
     }
     let mut spec = late.late_budget();
     let unreadable = world.params.faults.contains(&Fault::GarbledBudget);
-    let before = spec["maxUnavailable"].clone();
+    let before = spec["selector"].clone();
     let garble = unreadable && world.random.chance(50);
     if garble {
         world.strike(Fault::GarbledBudget);
-        spec["maxUnavailable"] = json!({"garbled": true});
+        spec["selector"] = json!("garbled");
     }
     let budget = world.create(&BUDGETS, objects::budget(late.name, &spec));
     if garble {
         let uid = budget["metadata"]["uid"].clone();
-        let (kind, name, pointer) = (&BUDGETS, late.name.to_owned(), "/spec/maxUnavailable");
+        let (kind, name, pointer) = (&BUDGETS, late.name.to_owned(), "/spec/selector");
         garbled.push(Garbled { kind, name, uid, pointer, before });
     }
 }

@@ -127,7 +127,12 @@ impl World {
         let Some(Object::Budget(after)) = json::object(object) else { return };
         let before = self.judge.auditor.state().budgets.get(&after.key).cloned();
         let before = before.map(|budget| budget.status.grants.clone()).unwrap_or_default();
-        let is_old = |grant: &Grant| before.iter().any(|old| old.uid == grant.uid);
+        // A grant of an eviction by name passes to the next pod of the name.
+        let native = self.params.native;
+        let is_old = |grant: &Grant| {
+            let same = |old: &Grant| old.uid == grant.uid || (native && old.pod == grant.pod);
+            before.iter().any(same)
+        };
         let (old, new): (Vec<Grant>, Vec<Grant>) =
             after.status.grants.iter().cloned().partition(is_old);
         if new.is_empty() {
