@@ -1,8 +1,11 @@
 //! `cargo xtask sim`: the simulator, built fast and with all its assertions (profile `sim`).
 
-use anyhow::{Context as _, Result};
+use anyhow::{Context as _, Result, ensure};
 
 use crate::localkube;
+
+/// The profile that runs the real server (crates/server-sim).
+const SERVER: &str = "server";
 
 #[derive(clap::Args)]
 #[command(group = clap::ArgGroup::new("what").required(true))]
@@ -26,8 +29,8 @@ pub struct Args {
     #[arg(long, value_name = "N")]
     from: Option<u64>,
     /// Faults mixed at random, in native mode, under budgets of Kruise's kind too, one kind of fault in each
-    /// world, or ten thousand pods
-    #[arg(long, default_value = "swarm", value_parser = ["swarm", "native", "unavailable", "lite", "scale"])]
+    /// world, ten thousand pods, or the real server
+    #[arg(long, default_value = "swarm", value_parser = ["swarm", "native", "unavailable", "lite", "scale", SERVER])]
     profile: String,
     /// With --seed: faults to leave out
     #[arg(long, value_name = "FAULT,...")]
@@ -40,11 +43,19 @@ pub struct Args {
 /// Whether everything held.
 pub fn run(args: &Args) -> Result<bool> {
     let mut cargo = localkube::cargo();
-    cargo.args(["run", "--quiet", "--profile=sim", "--package=holdfast-sim", "--bin=chaos"]);
-    if args.planted {
-        cargo.arg("--features=planted-bugs");
+    cargo.args(["run", "--quiet", "--profile=sim"]);
+    if args.profile == SERVER {
+        // Its planted bugs are tests, and it leaves nothing out.
+        let other = args.planted || args.without.is_some() || args.skip.is_some();
+        ensure!(!other, "--profile server takes --seed, --seeds, --minutes and --from");
+        cargo.args(["--package=holdfast-server-sim", "--bin=server-sim", "--"]);
+    } else {
+        cargo.args(["--package=holdfast-sim", "--bin=chaos"]);
+        if args.planted {
+            cargo.arg("--features=planted-bugs");
+        }
+        cargo.args(["--", "--profile", &args.profile]);
     }
-    cargo.args(["--", "--profile", &args.profile]);
     let trials = args.planted.then_some(args.trials);
     let numbers = [
         ("--seed", args.seed),

@@ -162,6 +162,14 @@ impl Test<'_> {
             ];
             let many = [("HOLDFAST_SEEDS", "10000".into())];
             self.cargo("planted", &planted, if self.args.full { &many } else { &[] });
+            // A fast build of the server takes longer than these tests.
+            let server = [
+                "test",
+                "--package=holdfast-server-sim",
+                "--features=planted-bugs",
+                "--test=planted",
+            ];
+            self.cargo("planted", &server, &[]);
             // Of the same build.
             let explore = [&planted[..4], &["--test=explore"]].concat();
             let many = [("HOLDFAST_STATES", "10000000".into())];

@@ -71,6 +71,8 @@ crate::described! {
         SkipCreation,
         /// End a grant because its pod is gone, and record no version
         GoneWithoutVersion,
+        /// Answer which budgets cover a pod from a cache of any age
+        StaleCoverage,
     }
 }
 

@@ -15,7 +15,12 @@ impl Clock {
     pub fn start() -> Self {
         // A clock before 1970 is no clock; the engine only compares times with each other.
         let wall = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-        Self { started: Instant::now(), started_wall: Timestamp(0) + wall }
+        Self::start_at(Timestamp(0) + wall)
+    }
+
+    /// A clock that shows this time now.
+    pub fn start_at(wall: Timestamp) -> Self {
+        Self { started: Instant::now(), started_wall: wall }
     }
 
     pub fn now(&self) -> Timestamp {

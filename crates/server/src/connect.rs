@@ -34,8 +34,12 @@ pub async fn connect(options: &ClusterOptions) -> Result<(ApiClient, Identity), 
     let config = load(options).await?;
     let url = config.cluster_url.to_string();
     let client = kube::Client::try_from(config).map_err(|e| Error::Kubeconfig(e.to_string()))?;
-    let client = ApiClient::new(client);
-    let identity = identify(&client, &url).await?;
+    identified(ApiClient::new(client), &url).await
+}
+
+/// The client, once the API server has said who it is. `url` is for messages.
+pub async fn identified(client: ApiClient, url: &str) -> Result<(ApiClient, Identity), Error> {
+    let identity = identify(&client, url).await?;
     Ok((client, identity))
 }
 

@@ -45,6 +45,7 @@ impl Candidate {
     pub async fn step(&mut self) -> bool {
         let due = self.election.due().map(|at| self.clock.instant(at));
         let input = tokio::select! {
+            biased;
             answer = answered(&mut self.pending) => self.judge(answer),
             () = until(due) => LeaseInput::Tick,
         };
@@ -143,8 +144,9 @@ impl Elector {
     pub async fn run(mut self, mut stop: watch::Receiver<bool>) {
         loop {
             let leads = tokio::select! {
-                leads = self.candidate.step() => leads,
+                biased;
                 _ = stop.wait_for(|stop| *stop) => break,
+                leads = self.candidate.step() => leads,
             };
             self.tell_trouble();
             if !self.announce(leads).await {

@@ -20,6 +20,20 @@
 //! `install` makes the cluster ready for them, and [`uninstall()`] takes that back.
 #![forbid(unsafe_code)]
 
+/// Whether the simulation has planted this bug. Never, in a build of the product.
+#[cfg(feature = "planted-bugs")]
+macro_rules! planted {
+    ($bug:ident) => {
+        crate::planted::is_planted(crate::planted::Bug::$bug)
+    };
+}
+#[cfg(not(feature = "planted-bugs"))]
+macro_rules! planted {
+    ($bug:ident) => {
+        false
+    };
+}
+
 mod api_client;
 mod clock;
 mod connect;
@@ -46,12 +60,17 @@ mod lull;
 mod metrics;
 mod native;
 mod page;
+#[cfg(feature = "planted-bugs")]
+pub mod planted;
 mod random;
 mod room;
 mod runtime;
 mod serve;
+#[cfg(feature = "simulation")]
+pub mod simulation;
 mod snapshot;
 mod traces;
+mod transport;
 mod watch;
 mod webhook;
 

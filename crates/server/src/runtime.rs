@@ -1,7 +1,9 @@
 //! The one task that owns the engine.
 
 use std::collections::{BTreeSet, HashMap};
-use std::pin::pin;
+use std::future::poll_fn;
+use std::pin::{Pin, pin};
+use std::task::{Context, Poll};
 
 use holdfast_core::io::Command;
 use holdfast_core::model::{BudgetStatus, Timestamp};
@@ -9,7 +11,7 @@ use holdfast_core::verdict::Verdict;
 use holdfast_core::{Config, Engine, Eviction, Input, Kind, Stats};
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio::task::{JoinError, JoinSet};
-use tokio::time::sleep_until;
+use tokio::time::{Sleep, sleep_until};
 
 use crate::api_client::ApiClient;
 use crate::clock::Clock;
@@ -19,6 +21,7 @@ use crate::effect::event::Events;
 use crate::error::Error;
 use crate::lull::Lull;
 use crate::metrics::Metrics;
+use crate::random;
 
 /// Two pages of a list: the watches decode one while the engine takes in the other. More would only
 /// be memory; when it is full, the watches stop reading and the API server's connections hold back.
@@ -50,6 +53,21 @@ pub struct Handles {
     /// Namespaces with `PodUnavailableBudgets`.
     pub covered: watch::Receiver<BTreeSet<String>>,
 }
+
+/// What the runtime does next.
+enum Next {
+    Ask(Asked),
+    /// Inputs are in the batch.
+    Feed,
+    Write(Result<Option<Input>, JoinError>),
+    Read(Result<Option<Input>, JoinError>),
+    Stats(oneshot::Sender<Stats>),
+    Wake,
+    Stop,
+}
+
+/// How many sources [`Runtime::poll_source`] knows.
+const SOURCES: usize = 7;
 
 #[derive(Debug)]
 pub struct Runtime {
@@ -125,26 +143,23 @@ impl Runtime {
                 alarm.as_mut().reset(self.clock.instant(at));
             }
             set_to = self.wake;
-            // Chosen at random among those that are ready: a flood of one kind, such as the first
-            // list of pods, does not hold up another, such as an eviction.
-            tokio::select! {
-                Some(asked) = self.asked.recv() => self.ask(asked),
-                1.. = self.feed.recv_many(&mut batch, BATCH) => {
+            match self.next(&mut batch, alarm.as_mut(), &mut stop).await {
+                Next::Ask(asked) => self.ask(asked),
+                Next::Feed => {
                     self.lull.changed(batch.len());
                     batch.drain(..).for_each(|input| self.take(input));
                 }
-                Some(written) = self.writes.join_next() => self.answered(finished(written)?),
-                Some(read) = self.reads.join_next() => self.answered(finished(read)?),
-                Some(asker) = self.stats.recv() => {
+                Next::Write(answer) | Next::Read(answer) => self.answered(finished(answer)?),
+                Next::Stats(asker) => {
                     self.metrics.publish_groups(self.budgets.groups());
                     // Whoever asked may have gone.
                     let _ = asker.send(self.engine.stats());
                 }
-                () = &mut alarm, if self.wake.is_some() => {
+                Next::Wake => {
                     self.wake = None;
                     self.handle(Input::Tick);
                 }
-                _ = &mut stop => break,
+                Next::Stop => break,
             }
         }
         let writes = self.writes.len();
@@ -155,6 +170,47 @@ impl Runtime {
             finished(written)?;
         }
         Ok(())
+    }
+
+    /// Chooses at random among the sources that are ready: a flood of one kind, such as the first list of pods, does
+    /// not hold up another, such as an eviction. `tokio::select!` does the same, but a simulation cannot seed it.
+    async fn next(
+        &mut self,
+        batch: &mut Vec<Input>,
+        mut alarm: Pin<&mut Sleep>,
+        stop: &mut oneshot::Receiver<()>,
+    ) -> Next {
+        poll_fn(|cx| {
+            let first = random::below(SOURCES);
+            let mut sources = (0..SOURCES).map(|n| (first + n) % SOURCES);
+            let next = sources
+                .find_map(|source| self.poll_source(source, cx, batch, alarm.as_mut(), stop));
+            next.map_or(Poll::Pending, Poll::Ready)
+        })
+        .await
+    }
+
+    /// None: this source has nothing now. It wakes the task when that changes.
+    fn poll_source(
+        &mut self,
+        source: usize,
+        cx: &mut Context<'_>,
+        batch: &mut Vec<Input>,
+        alarm: Pin<&mut Sleep>,
+        stop: &mut oneshot::Receiver<()>,
+    ) -> Option<Next> {
+        match source {
+            0 => ready(self.asked.poll_recv(cx)).flatten().map(Next::Ask),
+            1 => ready(self.feed.poll_recv_many(cx, batch, BATCH))
+                .filter(|count| *count > 0)
+                .map(|_| Next::Feed),
+            2 => ready(self.writes.poll_join_next(cx)).flatten().map(Next::Write),
+            3 => ready(self.reads.poll_join_next(cx)).flatten().map(Next::Read),
+            4 => ready(self.stats.poll_recv(cx)).flatten().map(Next::Stats),
+            5 if self.wake.is_some() => ready(alarm.poll(cx)).map(|()| Next::Wake),
+            5 => None,
+            _ => ready(Pin::new(stop).poll(cx)).map(|_| Next::Stop),
+        }
     }
 
     fn ask(&mut self, Asked { eviction, reply }: Asked) {
@@ -213,6 +269,13 @@ impl Runtime {
                 self.reads.spawn(self.caller.clone().call(read));
             }
         }
+    }
+}
+
+fn ready<T>(poll: Poll<T>) -> Option<T> {
+    match poll {
+        Poll::Ready(value) => Some(value),
+        Poll::Pending => None,
     }
 }
 

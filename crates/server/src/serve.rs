@@ -11,8 +11,7 @@ use serde::Serialize;
 use tokio::sync::{oneshot, watch};
 use tokio::task::JoinHandle;
 
-use crate::clock::Clock;
-use crate::connect::{ClusterOptions, connect};
+use crate::connect::ClusterOptions;
 use crate::decide::Decider;
 use crate::duty::{Duty, Front};
 use crate::election::Elector;
@@ -24,13 +23,13 @@ use crate::install::certificate::CertificateOptions;
 use crate::install::certificate::keeper::{Bearer, Keeper};
 use crate::install::rights::Needs;
 use crate::install::{self, Base, EXCLUDED_NAMESPACES, Entry, Intercept, Registration};
-use crate::listen;
 use crate::log_level::{self, LogLevel};
 use crate::lull::Lull;
 use crate::metrics::Metrics;
 use crate::page::{self, PageOptions};
 use crate::runtime::{Handles, Runtime};
 use crate::traces::Traces;
+use crate::transport::Transport;
 use crate::watch::Watcher;
 use crate::webhook;
 
@@ -109,12 +108,18 @@ pub async fn serve(
     ready: impl FnOnce(&Addresses),
 ) -> Result<(), Error> {
     // Everything that can fail at once does so before the cluster is touched.
-    let (webhook_listener, webhook_address) = listen::bind(options.listen).await?;
-    let (health_listener, health_address) = listen::bind(options.metrics_listen).await?;
-    let page = match &options.page {
-        Some(page) => Some(listen::bind(page.listen).await?),
-        None => None,
-    };
+    let transport = Transport::bind(&options).await?;
+    serve_over(transport, options, stop, ready).await
+}
+
+/// As [`serve`], over a transport that is there.
+pub async fn serve_over(
+    Transport { webhook: webhook_listener, health: health_listener, page, cluster }: Transport,
+    options: ServeOptions,
+    stop: watch::Receiver<bool>,
+    ready: impl FnOnce(&Addresses),
+) -> Result<(), Error> {
+    let webhook_address = webhook_listener.address();
     let host = reachable(webhook_address.ip());
     let own = format!("https://{}/evict", SocketAddr::new(host, webhook_address.port()));
     let advertised = options.advertise.clone().unwrap_or_else(|| own.clone());
@@ -124,11 +129,11 @@ pub async fn serve(
     let addresses = Addresses {
         webhook: own,
         advertised,
-        health: format!("http://{health_address}"),
+        health: format!("http://{}", health_listener.address()),
         page: page.as_ref().map(|(_, address)| format!("http://{address}/")),
         pid: std::process::id(),
     };
-    let (client, identity) = connect(&options.cluster).await?;
+    let (client, identity) = cluster.connect().await?;
     tracing::info!(user = %identity, webhook = %addresses.webhook, health = %addresses.health, "connected");
 
     if !native {
@@ -167,7 +172,7 @@ pub async fn serve(
         install::await_unavailable(&client).await?;
     }
 
-    let clock = Clock::start();
+    let clock = cluster.start_clock();
     let metrics = Metrics::new(clock.started_secs());
     let mut config = engine_config(options.features, native, unavailable);
     if unavailable {
@@ -208,7 +213,7 @@ pub async fn serve(
     let decider = Decider { asked: asking, clock, metrics: counted, decisions, traces };
     let health = Health { asked, stats, unsynced: unsynced.clone(), metrics: metrics.clone() };
     let health = health.router().merge(log_level::router(options.log_level.clone()));
-    let health = tokio::spawn(listen::serve(health_listener, None, health, parts_stop.clone()));
+    let health = tokio::spawn(health_listener.serve(None, health, parts_stop.clone()));
     if let Some((page, (listener, address))) = options.page.as_ref().zip(page) {
         // Whoever looks is not waited for at the end.
         page::serve(listener, address, page.router.clone(), parts_stop.clone())?;
@@ -227,9 +232,10 @@ pub async fn serve(
     tokio::spawn(keeper.keep(bearers, metrics.clone()));
     let router = guarding.into_iter().chain(placing).fold(router, Router::merge);
     let router = lull.around(router);
-    let webhook = tokio::spawn(listen::serve(webhook_listener, Some(acceptor), router, parts_stop));
+    let webhook = tokio::spawn(webhook_listener.serve(Some(acceptor), router, parts_stop));
 
     let outcome = tokio::select! {
+        biased;
         outcome = Box::pin(until_stopped(&options, (duty, guard, gangs, &metrics), &addresses, unsynced, stop, ready)) => outcome,
         outcome = &mut runtime => return ended(outcome),
         outcome = running(&mut gang_runtime) => return ended(outcome),
@@ -282,6 +288,7 @@ async fn until_stopped(
         Ok(())
     };
     tokio::select! {
+        biased;
         result = becoming_ready => result?,
         _ = stop.wait_for(|stop| *stop) => return Ok(()),
     }
@@ -296,6 +303,7 @@ async fn until_stopped(
         }
     };
     tokio::select! {
+        biased;
         ((), (), ()) = async { tokio::join!(duty.keep(metrics), guarding, placing) } => {}
         // An error means that the sender is gone, which is as good a reason to stop.
         _ = stop.wait_for(|stop| *stop) => {}

@@ -45,7 +45,7 @@ mod instance;
 mod name;
 mod objects;
 pub mod program;
-mod random;
+pub mod random;
 mod replica;
 mod truth;
 mod view;

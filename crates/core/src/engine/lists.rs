@@ -119,3 +119,40 @@ fn is_of_the_past(asked: Option<&Asked>, version: &ResourceVersion) -> bool {
 fn is_budget(kind: &Kind) -> bool {
     matches!(kind, Kind::Budget | Kind::UnavailableBudget)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Config;
+    use crate::model::{GroupApi, GroupPolicy, ObjectKey, PodGroup};
+
+    /// Found by seed 1361 of crates/server-sim: the groups were ignored for ever.
+    #[test]
+    fn objects_of_a_kind_that_is_served_again_are_taken_in() {
+        let kind = Kind::PodGroup(GroupApi::Kubernetes);
+        let group = PodGroup {
+            api: GroupApi::Kubernetes,
+            key: ObjectKey::new("n", "g"),
+            uid: "u".to_owned(),
+            version: ResourceVersion::from(5),
+            terminating: false,
+            controller: None,
+            policy: GroupPolicy::Gang { min_count: 1 },
+            template: None,
+            disrupt_whole: false,
+            composite_parent: None,
+        };
+        let objects = vec![Input::PodGroup(Change::Applied(group))];
+        let outcome = SnapshotOutcome::Listed { version: 9.into(), objects };
+        let is_ignored = |engine: &Engine| {
+            let version = ResourceVersion::from(5);
+            engine.namespaces.get("n").is_some_and(|ns| ns.is_superseded(&kind, &version))
+        };
+        let mut engine = Engine::new(Config::default());
+        let listed = Input::Snapshot { kind: kind.clone(), namespace: "n".to_owned(), outcome };
+        engine.handle(Timestamp(1000), listed);
+        assert!(is_ignored(&engine), "the list showed it");
+        engine.handle(Timestamp(1000), Input::NotServed(kind.clone()));
+        assert!(!is_ignored(&engine), "it is not in the cache any more");
+    }
+}

@@ -200,8 +200,8 @@ impl Namespace {
         self.behind.snapshots.get(kind).is_some_and(|listed| !listed.is_older_than(version))
     }
 
-    /// Versions start over: etcd was restored.
-    pub(super) fn forget_snapshot(&mut self, kind: &Kind) {
+    /// Lists of this kind prove nothing any more: etcd was restored, or the kind is not served.
+    pub(crate) fn forget_snapshot(&mut self, kind: &Kind) {
         self.behind.snapshots.remove(kind);
         self.behind.impossible.retain(|claim| claim.kind != *kind);
     }

@@ -58,7 +58,7 @@ impl Namespace {
         if request.eviction.exempt && operation != Operation::Evict {
             return true;
         }
-        if planted!(ServeUnsynced) && cx.unsynced.is_some() {
+        if planted!(StaleCoverage) || (planted!(ServeUnsynced) && cx.unsynced.is_some()) {
             return true;
         }
         let mut recent = true;

@@ -17,7 +17,7 @@ use serde_json::value::RawValue;
 use super::TRIES;
 use crate::api_client::{Answer, ApiClient, NoAnswer};
 use crate::discovery::Resource;
-use crate::watch::{Backoff, Page, Source, Watched, page_path};
+use crate::watch::{Backoff, Page, Source, Watched, is_skipped, page_path};
 
 /// A list of budgets that takes longer is too old to decide by when it comes. The requests that wait for it are told
 /// in time. Lists of other kinds have a limit for each page, so the time that they may take grows with the namespace.
@@ -89,6 +89,9 @@ impl Lister {
             }
             let page = Page::of(&answer)?;
             for item in page.items.unwrap_or_default() {
+                if is_skipped(kind) && decode(kind, item.get().as_bytes()).is_err() {
+                    continue;
+                }
                 objects.push(read(kind, item)?);
             }
             if page.metadata.r#continue.is_empty() {

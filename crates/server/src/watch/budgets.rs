@@ -51,9 +51,18 @@ impl Watched for Kind {
     }
 
     fn unreadable(&self, json: &[u8], key: ObjectKey, why: String) -> Option<Input> {
+        if is_skipped(self) {
+            return None;
+        }
         let salvaged = salvage(self, json).map(Box::new);
         Some(Input::Unreadable { kind: self.clone(), key, why, salvaged })
     }
+}
+
+/// Whether a planted bug skips objects of this kind that cannot be decoded.
+pub fn is_skipped(kind: &Kind) -> bool {
+    (planted!(SkipUnreadableBudget) && *kind == Kind::Budget)
+        || (planted!(SkipUnreadablePod) && *kind == Kind::Pod)
 }
 
 fn version_of(decoded: &Decoded) -> &ResourceVersion {

@@ -41,6 +41,7 @@ use crate::api_client::{ApiClient, NoAnswer, describe};
 use crate::discovery::Resource;
 use crate::metrics::{Heard, Metrics};
 pub use backoff::Backoff;
+pub use budgets::is_skipped;
 use cut_off::CutOff;
 pub use page::{items, page, page_path};
 pub use source::Source;
@@ -281,7 +282,12 @@ impl<W: Watched> Watcher<W> {
                     self.metrics.watch_restarted(&self.label);
                     self.trouble("watch broke off", &reason).await?;
                 }
-                Ended::Relist(reason) => return Ok(reason),
+                Ended::Relist(reason) => {
+                    if planted!(KeepCacheWhileListing) {
+                        self.cut_off.end();
+                    }
+                    return Ok(reason);
+                }
             }
             if self.cut_off.is_lost() {
                 return Ok("no watch could be opened in time".to_owned());

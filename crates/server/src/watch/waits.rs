@@ -60,6 +60,7 @@ impl<W: Watched> Watcher<W> {
 
     pub(super) async fn wait(&self, time: Duration) -> Result<(), Stopped> {
         tokio::select! {
+            biased;
             () = self.feed.closed() => Err(Stopped),
             () = tokio::time::sleep(time) => Ok(()),
         }
