@@ -111,14 +111,7 @@ impl Gang {
         let places = (0..GROUPS).flat_map(|group| (0..PODS).map(move |i| ((group, i), 0)));
         let gang = Self { world, nodes, generations: Mutex::new(places.collect()) };
         gang.wait_whole();
-        gang.world.guard(
-            "gang",
-            json!({
-                "maxUnavailable": MAX_UNAVAILABLE,
-                "protectTotalReplicas": GROUPS,
-                "podGroupPolicy": {"groupLabelKey": LABEL, "minReadyReplicas": PODS},
-            }),
-        );
+        gang.world.guard("gang", spec());
         gang
     }
 
@@ -212,9 +205,18 @@ impl Gang {
 
     /// The budget, as the auditor reads it.
     fn guard(&self) -> Budget {
-        let guard = self.world.admin.get(&self.world.guard_path("gang")).ok().body;
-        holdfast_audit::json::unavailable(&guard)
+        let metadata = json!({"name": "gang", "namespace": self.world.namespace});
+        holdfast_audit::json::unavailable(&json!({"metadata": metadata, "spec": spec()}))
     }
+}
+
+fn spec() -> Value {
+    json!({
+        "selector": {"matchLabels": {"app": "job"}},
+        "maxUnavailable": MAX_UNAVAILABLE,
+        "protectTotalReplicas": GROUPS,
+        "podGroupPolicy": {"groupLabelKey": LABEL, "minReadyReplicas": PODS},
+    })
 }
 
 /// On the image that it should be on.
