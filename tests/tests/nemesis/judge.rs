@@ -33,9 +33,10 @@ pub fn judge(first: &[Change], history: &[Change], at: impl Fn(u64) -> Duration)
 /// A broken rule, and the writes before it, one a line.
 pub fn explain((revision, finding): &(u64, Finding), history: &[Change]) -> String {
     let before = history.iter().rev().filter(|change| change.revision <= *revision).take(SHOWN);
-    let lines: Vec<String> = before.map(describe).collect();
-    let lines = lines.iter().rev().map(|line| format!("\n    {line}")).collect::<String>();
-    format!("{finding}{lines}")
+    let mut lines: Vec<String> = before.map(describe).collect();
+    lines.push(finding.to_string());
+    lines.reverse();
+    lines.join("\n    ")
 }
 
 fn describe(change: &Change) -> String {
