@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use serde_json::{Value, json};
 
 use crate::client::Answer;
-use crate::truth::name;
+use crate::object::name;
 use crate::wait::until;
 use crate::world::{WORLD, World};
 

@@ -6,8 +6,8 @@ use std::time::{Duration, Instant};
 use serde_json::{Value, json};
 
 use crate::fixture::fixture;
+use crate::object::{group_of, name};
 use crate::pod::Pod;
-use crate::truth::{group_of, name};
 use crate::wait::until;
 use crate::world::{World, condition};
 

@@ -9,7 +9,8 @@ use std::time::Instant;
 use serde_json::Value;
 
 use crate::client::{Client, RUNTIME, items};
-use crate::truth::{follow, versions};
+use crate::object::versions;
+use crate::observer::follow;
 use crate::wait::until;
 
 /// One write.

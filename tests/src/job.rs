@@ -7,8 +7,9 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
+use crate::audit::is_healthy;
+use crate::observer::Observer;
 use crate::pod::Pod;
-use crate::truth::{self, Count, MinCounts, Observer, healthy_replicas};
 use crate::wait::until_within;
 use crate::world::{World, grants};
 use serde_json::{Value, json};
@@ -119,25 +120,15 @@ impl Job {
     pub fn wait_whole(&self) {
         until_within(Duration::from_mins(2), "every pod is there and Ready", || {
             self.bring_back();
-            let healthy = self.by_name().values().filter(|pod| truth::is_healthy(pod)).count();
+            let healthy = self.by_name().values().filter(|pod| is_healthy(pod)).count();
             if healthy == self.names().len() { Ok(()) } else { Err(format!("{healthy} pods")) }
         });
     }
 
     /// Follows the replicas of every budget, and counts those of the one that has fewest.
     pub fn observe(&self) -> Observer {
-        let sets: Vec<MinCounts> = (0..self.shape.budgets)
-            .map(|budget| {
-                let groups = (0..self.shape.replicas).map(|replica| group(budget, replica));
-                groups.map(|group| (group, self.shape.min_count)).collect()
-            })
-            .collect();
-        let count: Count = Box::new(move |pods| {
-            let pods: Vec<&Value> = pods.collect();
-            let of_each = sets.iter().map(|set| healthy_replicas(pods.iter().copied(), set));
-            of_each.min().unwrap_or_default()
-        });
-        Observer::start(&self.world.admin, &self.world.namespace, count)
+        let budgets = self.budgets();
+        self.world.observe_budgets(budgets.iter().map(holdfast_audit::json::budget).collect())
     }
 
     /// No budget was ever below what it asks for; the fewest that any of them had.

@@ -11,7 +11,7 @@
 //!    |-- gang     groups of pods that start together
 //!    |-- asking   workloads that ask for such groups
 //!    |-- drain    a real kubectl drain
-//!    |-- truth    healthy replicas, counted from the API server's pods
+//!    |-- audit    healthy replicas and broken budgets, by the auditor; `observer` keeps the fewest
 //!    |-- history  all that happened to some objects, in the API server's order
 //!    |-- lws      a LeaderWorkerSet, and its groups as its history shows them
 //!    '-- job      replicas under several budgets that are brought back; `load` evicts them all the time
@@ -27,6 +27,7 @@
 //! Helpers panic with what they saw: a test that cannot go on has failed.
 
 pub mod asking;
+pub mod audit;
 pub mod balancer;
 pub mod browser;
 pub mod client;
@@ -42,6 +43,8 @@ pub mod kubectl;
 pub mod load;
 pub mod localkube;
 pub mod lws;
+pub mod object;
+pub mod observer;
 pub mod pod;
 pub mod printed;
 pub mod process;
@@ -49,7 +52,6 @@ pub mod server;
 pub mod shared;
 pub mod suite;
 pub mod tls;
-pub mod truth;
 pub mod unavailable;
 pub mod wait;
 pub mod why;

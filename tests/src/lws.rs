@@ -7,10 +7,10 @@ use std::time::Duration;
 use serde_json::{Value, json};
 
 use crate::asking::ASKS;
+use crate::audit::is_healthy;
 use crate::evict::Eviction;
 use crate::fixture::{Mode, fixture};
 use crate::history::{Event, History};
-use crate::truth::is_healthy;
 use crate::wait::until_within;
 use crate::world::{WORLD, World};
 

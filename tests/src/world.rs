@@ -3,15 +3,18 @@
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
+use holdfast_audit::objects::Budget;
 use serde_json::{Value, json};
 
-use crate::client::Client;
+use crate::audit::{self, every_pod, every_replica, is_healthy};
+use crate::client::{Client, items};
 use crate::drain::Drain;
 use crate::evict::{Eviction, Outcome};
 use crate::fixture::{Fixture, fixture};
 use crate::gang::Shape;
+use crate::object;
+use crate::observer::{Counted, Observer};
 use crate::pod::{FINALIZER, Pod};
-use crate::truth::{self, MinCounts, Observer};
 use crate::wait::{until, until_within};
 use crate::why::assert_foretold;
 
@@ -25,7 +28,6 @@ pub struct World {
     pub admin: Client,
     pub drainer: Client,
     nodes: Mutex<Vec<String>>,
-    groups: Mutex<MinCounts>,
 }
 
 impl World {
@@ -43,7 +45,6 @@ impl World {
             admin: fixture.admin.clone(),
             drainer: fixture.drainer.clone(),
             nodes: Mutex::default(),
-            groups: Mutex::default(),
         };
         // Without it pods are refused.
         until("the namespace has its ServiceAccount", || {
@@ -79,7 +80,7 @@ impl World {
         // Which it is tainted until the controllers have seen.
         until("the node is Ready", || {
             let node = self.admin.get(&format!("/api/v1/nodes/{name}")).ok().body;
-            let ready = truth::is_condition(&node, "Ready") && node["spec"]["taints"].is_null();
+            let ready = object::is_condition(&node, "Ready") && node["spec"]["taints"].is_null();
             if ready { Ok(()) } else { Err(node.to_string()) }
         });
         name
@@ -92,7 +93,7 @@ impl World {
         if !fixture.admin.post("/api/v1/nodes", &node(&name)).is_success() {
             return false;
         }
-        let is_ready = || truth::is_condition(&fixture.admin.get(&path).body, "Ready");
+        let is_ready = || object::is_condition(&fixture.admin.get(&path).body, "Ready");
         let ready = (0..100).any(|_| {
             std::thread::sleep(std::time::Duration::from_millis(100));
             is_ready()
@@ -105,13 +106,12 @@ impl World {
     #[track_caller]
     pub fn group(&self, name: &str, min_count: usize) {
         let policy = json!({"gang": {"minCount": min_count}});
-        self.group_of(name, min_count, &json!({"schedulingPolicy": policy}));
+        self.group_of(name, &json!({"schedulingPolicy": policy}));
     }
 
-    /// A `PodGroup` with this spec, of which `min_count` pods make a replica.
+    /// A `PodGroup` with this spec.
     #[track_caller]
-    pub fn group_of(&self, name: &str, min_count: usize, spec: &Value) {
-        self.groups.lock().expect("not poisoned").insert(name.to_owned(), min_count);
+    pub fn group_of(&self, name: &str, spec: &Value) {
         let api = Shape::of_cluster().api();
         let manifest = json!({
             "apiVersion": api,
@@ -159,7 +159,7 @@ impl World {
 
     #[track_caller]
     pub fn wait_ready(&self, pod: &str) {
-        self.wait_pod(pod, "is Ready", truth::is_healthy);
+        self.wait_pod(pod, "is Ready", is_healthy);
     }
 
     #[track_caller]
@@ -293,29 +293,47 @@ impl World {
     #[track_caller]
     pub fn healthy_pods(&self) -> Vec<String> {
         let pods = self.admin.list(&self.path("api/v1", "pods", ""));
-        names(pods.iter().filter(|pod| truth::is_healthy(pod)))
+        names(pods.iter().filter(|pod| is_healthy(pod)))
     }
 
     /// Counted from the pods.
     #[track_caller]
     pub fn healthy_replicas(&self) -> usize {
         let pods = self.admin.list(&self.path("api/v1", "pods", ""));
-        truth::healthy_replicas(&pods, &self.groups.lock().expect("not poisoned"))
+        let pods = pods.into_iter().map(|pod| named_kind(pod, "v1", "Pod"));
+        let objects = self.groups().into_iter().chain(pods);
+        audit::healthy(&objects.collect::<Vec<_>>(), &every_replica(&self.namespace))
     }
 
     #[track_caller]
     pub fn observe(&self) -> Observer {
-        let groups = self.groups.lock().expect("not poisoned").clone();
-        let count: truth::Count = Box::new(move |pods| truth::healthy_replicas(pods, &groups));
-        Observer::start(&self.admin, &self.namespace, count)
+        self.observe_budgets(vec![every_replica(&self.namespace)])
     }
 
     /// As [`Self::observe`], of single pods.
     #[track_caller]
     pub fn observe_pods(&self) -> Observer {
-        let count: truth::Count =
-            Box::new(|pods| pods.filter(|pod| truth::is_healthy(pod)).count());
-        Observer::start(&self.admin, &self.namespace, count)
+        self.observe_budgets(vec![every_pod(&self.namespace)])
+    }
+
+    /// As [`Self::observe`], by these budgets: the one that has fewest counts.
+    #[track_caller]
+    pub fn observe_budgets(&self, budgets: Vec<Budget>) -> Observer {
+        let counted = Counted { others: self.groups(), budgets, counts: |_| true };
+        Observer::start(&self.admin, &self.namespace, counted)
+    }
+
+    /// Also the Workloads that say what a `PodGroup` needs.
+    #[track_caller]
+    fn groups(&self) -> Vec<Value> {
+        let api = Shape::of_cluster().api();
+        let mut found = Vec::new();
+        for (plural, kind) in [("podgroups", "PodGroup"), ("workloads", "Workload")] {
+            let list = self.admin.get(&self.path(&format!("apis/{api}"), plural, ""));
+            let objects = if list.code == 404 { Vec::new() } else { items(list.ok().body) };
+            found.extend(objects.into_iter().map(|object| named_kind(object, api, kind)));
+        }
+        found
     }
 
     pub fn path(&self, api: &str, plural: &str, name: &str) -> String {
@@ -374,6 +392,13 @@ pub fn grants(status: &Value) -> Vec<(String, i64)> {
         (grant["pod"].as_str().unwrap_or_default().to_owned(), grant["cost"].as_i64().unwrap_or(0))
     };
     grants.iter().map(entry).collect()
+}
+
+/// Objects of a list do not say what they are.
+fn named_kind(mut object: Value, api: &str, kind: &str) -> Value {
+    object["apiVersion"] = json!(api);
+    object["kind"] = json!(kind);
+    object
 }
 
 fn names<'a>(objects: impl Iterator<Item = &'a Value>) -> Vec<String> {

@@ -60,7 +60,7 @@ pub fn creating_the_missing_pod_group_is_all_it_takes() {
 pub fn a_group_without_a_minimum_is_not_evicted() {
     let world = World::new("basic");
     let node = world.node("n");
-    world.group_of("a", 2, &json!({"schedulingPolicy": {"basic": {}}}));
+    world.group_of("a", &json!({"schedulingPolicy": {"basic": {}}}));
     for pod in ["a-0", "a-1"] {
         world.pod(&Pod::new(pod).of("a").on(&node));
         world.wait_ready(pod);

@@ -20,7 +20,7 @@ pub fn a_replica_that_lost_all_its_pods_still_counts() {
     let path = world.path(&api, "workloads", "");
     let _ = world.admin.post(&path, &workload).ok();
     for group in ["r0", "r1", "r2", "r3"] {
-        world.group_of(group, 2, &Shape::of_cluster().group_of("w", "t", &policy));
+        world.group_of(group, &Shape::of_cluster().group_of("w", "t", &policy));
         for pod in [format!("{group}-0"), format!("{group}-1")] {
             world.pod(&Pod::new(&pod).of(group).on(&node));
             world.wait_ready(&pod);

@@ -4,8 +4,8 @@ use std::collections::BTreeSet;
 
 use holdfast_e2e::gang::{gang, is_bound};
 use holdfast_e2e::history::{Event, History};
+use holdfast_e2e::object::group_of;
 use holdfast_e2e::pod::Pod;
-use holdfast_e2e::truth::group_of;
 use holdfast_e2e::wait::until;
 use holdfast_e2e::world::{World, condition};
 use serde_json::json;

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use holdfast_e2e::asking::min_count;
 use holdfast_e2e::lws::Set;
-use holdfast_e2e::truth::name;
+use holdfast_e2e::object::name;
 use holdfast_e2e::wait::{until, until_within};
 use holdfast_e2e::world::{World, condition};
 use serde_json::{Value, json};

@@ -2,7 +2,7 @@
 
 use holdfast_e2e::asking::{ASKS, GROUP_SIZE, controller};
 use holdfast_e2e::gang::{Shape, gang};
-use holdfast_e2e::truth::{group_of, name};
+use holdfast_e2e::object::{group_of, name};
 use holdfast_e2e::wait::until;
 use holdfast_e2e::world::World;
 use serde_json::{Value, json};

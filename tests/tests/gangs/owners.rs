@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use holdfast_e2e::asking::{ASKS, controller, min_count};
-use holdfast_e2e::truth::{group_of, name};
+use holdfast_e2e::object::{group_of, name};
 use holdfast_e2e::wait::until;
 use holdfast_e2e::world::World;
 use serde_json::{Value, json};

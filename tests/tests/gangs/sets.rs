@@ -8,7 +8,7 @@ use holdfast_e2e::asking::{controller, min_count};
 use holdfast_e2e::gang::is_bound;
 use holdfast_e2e::history::{Event, History};
 use holdfast_e2e::lws::{Set, Story};
-use holdfast_e2e::truth::{group_of, name};
+use holdfast_e2e::object::{group_of, name};
 use holdfast_e2e::wait::{SetWhenDropped, until};
 use holdfast_e2e::world::World;
 use serde_json::{Value, json};

@@ -2,7 +2,7 @@
 //! with; those of Kubernetes are its own affair.
 
 use holdfast_e2e::gang::{basic, gang, workload_of};
-use holdfast_e2e::truth::name;
+use holdfast_e2e::object::name;
 use holdfast_e2e::world::World;
 use serde_json::{Value, json};
 

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
 
-use holdfast_e2e::truth::{group_of, name};
+use holdfast_e2e::object::{group_of, name};
 use holdfast_e2e::wait::{until, until_within};
 use holdfast_e2e::world::{World, condition};
 use serde_json::{Value, json};

@@ -5,12 +5,14 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
+use holdfast_audit::objects::Budget;
+use holdfast_e2e::audit::{healthy, is_healthy};
 use holdfast_e2e::client::Client;
 use holdfast_e2e::evict::{Eviction, Outcome};
 use holdfast_e2e::fixture::fixture;
 use holdfast_e2e::history::{Event, History};
+use holdfast_e2e::observer::{Counted, Observer};
 use holdfast_e2e::pod::Pod;
-use holdfast_e2e::truth::{self, Count, Observer};
 use holdfast_e2e::wait::{SetWhenDropped, until_within};
 use holdfast_e2e::world::World;
 use holdfast_sim::Random;
@@ -37,8 +39,8 @@ pub fn two_minutes_of_groups() {
 fn storm(name: &'static str, length: Duration) {
     let fleet = Fleet::start(name, INSTANCES);
     let gang = Gang::create(name);
-    let count: Count = Box::new(|pods| available_groups(pods).len());
-    let observer = Observer::start(&gang.world.admin, &gang.world.namespace, count);
+    let counted = Counted { others: Vec::new(), budgets: vec![gang.guard()], counts: is_applied };
+    let observer = Observer::start(&gang.world.admin, &gang.world.namespace, counted);
     let paths = [gang.world.guard_path(""), gang.world.path("api/v1", "pods", "")];
     let history = History::of(&gang.world.admin, &paths);
     let tally = Tally::default();
@@ -109,14 +111,7 @@ impl Gang {
         let places = (0..GROUPS).flat_map(|group| (0..PODS).map(move |i| ((group, i), 0)));
         let gang = Self { world, nodes, generations: Mutex::new(places.collect()) };
         gang.wait_whole();
-        gang.world.guard(
-            "gang",
-            json!({
-                "maxUnavailable": MAX_UNAVAILABLE,
-                "protectTotalReplicas": GROUPS,
-                "podGroupPolicy": {"groupLabelKey": LABEL, "minReadyReplicas": PODS},
-            }),
-        );
+        gang.world.guard("gang", spec());
         gang
     }
 
@@ -141,7 +136,7 @@ impl Gang {
                 missing.push(pod.label(LABEL, &format!("g{group}")));
             }
         }
-        let updated = pods.iter().filter(|pod| truth::is_healthy(pod) && !is_applied(pod));
+        let updated = pods.iter().filter(|pod| is_healthy(pod) && !is_applied(pod));
         let updated: Vec<&str> = updated.filter_map(name).collect();
         std::thread::scope(|scope| {
             scope.spawn(|| self.world.pods_at_once(&missing));
@@ -194,26 +189,37 @@ impl Gang {
         until_within(Duration::from_mins(2), "every group is available", || {
             self.look_after();
             let pods = self.pods();
-            let available = available_groups(&mut pods.iter()).len();
+            let available = healthy(pods.iter().filter(|pod| is_applied(pod)), &self.guard());
             if available == GROUPS { Ok(()) } else { Err(format!("{available} groups")) }
         });
     }
 
     fn pods(&self) -> Vec<Value> {
-        self.world.admin.list(&self.world.path("api/v1", "pods", ""))
+        let mut pods = self.world.admin.list(&self.world.path("api/v1", "pods", ""));
+        for pod in &mut pods {
+            pod["apiVersion"] = json!("v1");
+            pod["kind"] = json!("Pod");
+        }
+        pods
+    }
+
+    /// The budget, as the auditor reads it.
+    fn guard(&self) -> Budget {
+        let metadata = json!({"name": "gang", "namespace": self.world.namespace});
+        holdfast_audit::json::unavailable(&json!({"metadata": metadata, "spec": spec()}))
     }
 }
 
-/// Every one with all of its pods Ready, on the image that they should be on.
-fn available_groups(pods: &mut dyn Iterator<Item = &Value>) -> BTreeSet<String> {
-    let mut available: BTreeMap<String, usize> = BTreeMap::new();
-    for pod in pods.filter(|pod| truth::is_healthy(pod) && is_applied(pod)) {
-        let group = pod["metadata"]["labels"][LABEL].as_str().unwrap_or_default();
-        *available.entry(group.to_owned()).or_default() += 1;
-    }
-    available.into_iter().filter(|(_, n)| *n >= PODS).map(|(group, _)| group).collect()
+fn spec() -> Value {
+    json!({
+        "selector": {"matchLabels": {"app": "job"}},
+        "maxUnavailable": MAX_UNAVAILABLE,
+        "protectTotalReplicas": GROUPS,
+        "podGroupPolicy": {"groupLabelKey": LABEL, "minReadyReplicas": PODS},
+    })
 }
 
+/// On the image that it should be on.
 fn is_applied(pod: &Value) -> bool {
     pod["spec"]["containers"][0]["image"] == pod["status"]["containerStatuses"][0]["image"]
 }

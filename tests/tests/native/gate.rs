@@ -40,7 +40,7 @@ pub fn the_webhook_decides_and_without_it_the_gate_does() {
     let grant = grant.expect("a grant of the gate");
     assert_ne!(grant["pinned"], true, "nobody pinned the eviction: {grant:#}");
     let refused = world.send(&holdfast_e2e::evict::Eviction::of("c"));
-    refused.assert_denied(&["job needs 1 healthy pod and has 1"]);
+    refused.assert_denied(&["job needs 1 healthy pods and has 1"]);
     assert!(!by_webhook(&refused), "{refused:#?}");
 
     let mut server = server;

@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 
 use holdfast_e2e::fixture::fixture;
 use holdfast_e2e::localkube;
+use holdfast_e2e::wait::until;
 use holdfast_sim::Random;
 use rustix::process::Signal;
 
@@ -64,7 +65,7 @@ impl<'a> Nemesis<'a> {
         match random.below(6) {
             0 | 1 => {
                 self.say("kill an API server", &apiserver);
-                signal(&apiserver, Signal::KILL);
+                kill(&apiserver);
                 std::thread::sleep(Duration::from_millis(random.below(3000) as u64));
                 Self::bring_back(&apiserver);
             }
@@ -77,7 +78,7 @@ impl<'a> Nemesis<'a> {
             }
             4 => {
                 self.say("kill etcd", "");
-                signal(ETCD, Signal::KILL);
+                kill(ETCD);
                 Self::bring_back(ETCD);
             }
             _ => {
@@ -164,10 +165,13 @@ impl<'a> Nemesis<'a> {
         panic!("{name} does not run again: {last}");
     }
 
-    /// Also programs that ended because their API server did: a kubelet would start them again.
+    /// Also programs that ended because their API server did: a kubelet would start them again. What others need
+    /// comes first in the list, and a program may end while another is brought back.
     fn bring_back_all(&self) {
-        let components = localkube::components().unwrap_or_else(|error| panic!("{error}"));
-        for component in components.iter().filter(|component| component.state != "running") {
+        loop {
+            let components = localkube::components().unwrap_or_else(|error| panic!("{error}"));
+            let mut stopped = components.iter().filter(|component| component.state != "running");
+            let Some(component) = stopped.next() else { return };
             println!("{} {} is {}", self.time(), component.name, component.state);
             Self::bring_back(&component.name);
         }
@@ -181,6 +185,16 @@ impl<'a> Nemesis<'a> {
     fn time(&self) -> String {
         format!("{:6.1} s:", self.began.elapsed().as_secs_f64())
     }
+}
+
+/// Returns when the process has ended: until then it looks as if it ran.
+fn kill(name: &str) {
+    signal(name, Signal::KILL);
+    until(&format!("{name} has ended"), || {
+        let components = localkube::components()?;
+        let state = components.iter().find(|known| known.name == name).map(|known| &known.state);
+        if state.is_some_and(|state| state == "ended") { Ok(()) } else { Err(format!("{state:?}")) }
+    });
 }
 
 fn signal(name: &str, signal: Signal) {

@@ -1,7 +1,7 @@
 //! Several API servers on one etcd, with faults in all of them while clients evict.
 //!
 //! ```text
-//!  32 clients ──> API servers ──> etcd ──> history of stored objects ──> verdict
+//!  32 clients ──> API servers ──> etcd ──> history of stored objects ──> auditor
 //!                  ^   |
 //!      instances of Holdfast, one at each API server; the API servers ask all of them, in turn
 //!  faults: kills, pauses and restarts API servers, instances and etcd
@@ -10,14 +10,13 @@
 //! The check believes neither Holdfast nor an API server's watch: it reads what etcd has stored.
 
 mod clients;
-mod count;
 mod etcd;
 mod faults;
 mod instances;
+mod judge;
 mod kubelet;
 mod proof;
 mod storm;
-mod verdict;
 mod workload;
 
 use std::process::ExitCode;
@@ -29,9 +28,9 @@ use libtest_mimic::Arguments;
 fn main() -> ExitCode {
     let mut tests: Vec<Test> = tests![
         proof::an_eviction_without_room_is_found,
-        proof::a_loss_excuses_only_what_was_granted_before_it,
+        proof::an_eviction_without_a_record_is_found,
+        proof::a_loss_without_an_eviction_counts_when_every_instance_knows_of_it,
         proof::the_rest_of_a_broken_group_is_no_second_loss,
-        proof::workers_of_an_earlier_leader_do_not_count,
     ]
     .into_iter()
     .map(Test::without_nodes)

@@ -1,130 +1,130 @@
-//! That the verdict finds what it is there to find: short histories, written by hand.
+//! That the judgement finds what it is there to find: short histories, written by hand.
 
-use std::collections::BTreeSet;
+use std::time::Duration;
 
+use holdfast_audit::Rule;
+use holdfast_e2e::audit::{Audit, LAG};
 use serde_json::{Value, json};
 
-use crate::count::{self, State};
 use crate::etcd::Change;
-use crate::verdict::{Verdict, judge};
+use crate::judge::judge;
 
 const GROUPS: usize = 3;
 const LWS: &str = "leaderworkerset.sigs.k8s.io";
 
 pub fn an_eviction_without_room_is_found() {
-    let first = first();
-    let allowed = [evict("0"), gone("0"), evict("0-1")];
-    let verdict = judged(&first, &allowed);
-    assert!(verdict.violations.is_empty(), "{verdict:#?}");
-    assert_eq!((verdict.taken.len(), fewest(&verdict)), (1, 2));
+    let allowed = [grant(&["0"]), evict("0"), gone("0"), evict("0-1")];
+    // The second pod of the broken group needs a record too.
+    assert_eq!(rules(&judged(&allowed)), [Rule::S3]);
+    let allowed = [grant(&["0", "0-1"]), evict("0"), gone("0"), evict("0-1")];
+    let audit = judged(&allowed);
+    assert_eq!((rules(&audit), audit.evicted(), fewest(&audit)), (vec![], 2, 2));
 
-    let verdict = judged(&first, &[evict("0"), evict("1-1")]);
-    let [violation] = &verdict.violations[..] else { panic!("{verdict:#?}") };
-    assert_eq!((violation.counts.healthy, violation.counts.needed), (1, 2));
-    assert_eq!(violation.loss.group, ("s".to_owned(), 1));
-    assert_eq!(fewest(&verdict), 1);
+    let audit = judged(&[grant(&["0"]), evict("0"), grant(&["0", "1-1"]), evict("1-1")]);
+    assert_eq!((rules(&audit), fewest(&audit)), (vec![Rule::S1], 1));
 }
 
-pub fn a_loss_excuses_only_what_was_granted_before_it() {
-    let (first, lost) = (first(), put(count::PODS, "s-0", &leaving(pod("0", "u"))));
-    let later = judged(&first, &[grant("s-1"), lost.clone(), evict("1")]);
-    assert_eq!((later.violations.len(), later.excused.len()), (0, 1), "{later:#?}");
-    assert_eq!((later.lost.len(), fewest(&later)), (1, 1), "{later:#?}");
+pub fn an_eviction_without_a_record_is_found() {
+    assert_eq!(rules(&judged(&[evict("0")])), [Rule::S3]);
+    assert_eq!(rules(&judged(&[grant(&["1"]), evict("0")])), [Rule::S3]);
+}
 
-    let earlier = judged(&first, &[lost.clone(), grant("s-1"), evict("1")]);
-    assert_eq!((earlier.violations.len(), earlier.excused.len()), (1, 0), "{earlier:#?}");
+pub fn a_loss_without_an_eviction_counts_when_every_instance_knows_of_it() {
+    let (lost, write) = (put("s-0", leaving(pod("0"))), grant(&[]));
+    let early = judged(&[lost.clone(), write.clone(), grant(&["1"]), evict("1")]);
+    assert_eq!((rules(&early), fewest(&early)), (vec![], 1));
 
-    let unrecorded = judged(&first, &[lost, evict("1")]);
-    assert_eq!((unrecorded.violations.len(), unrecorded.excused.len()), (1, 0), "{unrecorded:#?}");
+    let wait = std::iter::repeat_n(write, usize::try_from(LAG.as_secs()).expect("short"));
+    let history: Vec<Change> =
+        [lost].into_iter().chain(wait).chain([grant(&["1"]), evict("1")]).collect();
+    assert_eq!(rules(&judged(&history)), [Rule::S1]);
 }
 
 pub fn the_rest_of_a_broken_group_is_no_second_loss() {
-    let rest = put(count::PODS, "s-0-1", &leaving(pod("0-1", "u")));
-    let verdict = judged(&first(), &[evict("0"), rest, gone("0-1"), gone("0")]);
-    assert!(verdict.violations.is_empty() && verdict.lost.is_empty(), "{verdict:#?}");
-    assert_eq!((verdict.taken.len(), fewest(&verdict)), (1, 2));
+    let rest = put("s-0-1", leaving(pod("0-1")));
+    let audit = judged(&[grant(&["0"]), evict("0"), rest, gone("0-1"), gone("0")]);
+    assert_eq!((rules(&audit), audit.evicted(), fewest(&audit)), (vec![], 1, 2));
+    // It gives no room either.
+    let rest = put("s-0-1", leaving(pod("0-1")));
+    let audit = judged(&[grant(&["0"]), evict("0"), rest, grant(&["0", "1"]), evict("1")]);
+    assert_eq!(rules(&audit), [Rule::S1]);
 }
 
-pub fn workers_of_an_earlier_leader_do_not_count() {
-    let first = first();
-    assert_eq!(State::of(&first).healthy().len(), GROUPS);
-    let again = put(count::PODS, "s-0", &pod("0", "another"));
-    let verdict = judged(&first, &[evict("0"), gone("0"), again, evict("1")]);
-    assert_eq!(verdict.violations.len(), 1, "{verdict:#?}");
+/// One write a second, after a set of three groups of two, of which two have to be healthy.
+fn judged(history: &[Change]) -> Audit {
+    let numbered = history.iter().cloned().zip(10..);
+    let history: Vec<Change> =
+        numbered.map(|(change, revision)| Change { revision, ..change }).collect();
+    judge(&first(), &history, |revision| Duration::from_secs(revision.saturating_sub(10)))
 }
 
-/// A set of three groups of two, of which two have to be healthy.
 fn first() -> Vec<Change> {
-    let labels = json!({"app": "job"});
-    let template = json!({"metadata": {"labels": labels}});
-    let set = json!({"metadata": {"name": "s"}, "spec": {
-        "replicas": GROUPS,
-        "leaderWorkerTemplate": {"size": 2, "workerTemplate": template},
-    }});
-    let mut first =
-        vec![put(count::SETS, "s", &set), put(count::BUDGETS, "b", &budget(&json!([])))];
+    let template = json!({"metadata": {"labels": {"app": "job"}}});
+    let set = json!({
+        "apiVersion": "leaderworkerset.x-k8s.io/v1",
+        "kind": "LeaderWorkerSet",
+        "spec": {"replicas": GROUPS, "leaderWorkerTemplate": {"size": 2, "workerTemplate": template}},
+    });
+    let mut first = vec![put("s", set), grant(&[])];
     for group in 0..GROUPS {
-        let leader = format!("u-{group}");
-        let workers = json!({"metadata": {"uid": format!("w-{group}"), "ownerReferences": [
-            {"uid": leader, "controller": true},
-        ]}});
-        first.push(put(count::STATEFUL_SETS, &format!("s-{group}"), &workers));
-        for name in [group.to_string(), format!("{group}-1")] {
-            first.push(put(count::PODS, &format!("s-{name}"), &pod(&name, "u")));
-        }
+        first.push(put(&format!("s-{group}"), pod(&group.to_string())));
+        first.push(put(&format!("s-{group}-1"), pod(&format!("{group}-1"))));
     }
     first
 }
 
-fn judged(first: &[Change], history: &[Change]) -> Verdict {
-    let numbered = history.iter().cloned().zip(10..);
-    let history: Vec<Change> =
-        numbered.map(|(change, revision)| Change { revision, ..change }).collect();
-    judge(first, &history, &BTreeSet::new())
+fn rules(audit: &Audit) -> Vec<Rule> {
+    audit.findings().into_iter().map(|(_, finding)| finding.rule).collect()
 }
 
-fn fewest(verdict: &Verdict) -> usize {
-    verdict.fewest["b"].0.healthy
+fn fewest(audit: &Audit) -> i64 {
+    audit.fewest()["space/b"].healthy
 }
 
-fn evict(pod_of: &str) -> Change {
-    let mut pod = leaving(pod(pod_of, "u"));
+fn evict(name: &str) -> Change {
+    let mut pod = leaving(pod(name));
     let target =
         json!({"type": "DisruptionTarget", "status": "True", "reason": "EvictionByEvictionAPI"});
     pod["status"]["conditions"].as_array_mut().expect("a list").push(target);
-    put(count::PODS, &format!("s-{pod_of}"), &pod)
+    put(&format!("s-{name}"), pod)
 }
 
-fn gone(pod_of: &str) -> Change {
-    Change { object: None, ..put(count::PODS, &format!("s-{pod_of}"), &Value::Null) }
+fn gone(name: &str) -> Change {
+    Change { object: None, ..put(&format!("s-{name}"), pod(name)) }
 }
 
-fn grant(pod: &str) -> Change {
-    let uid = pod.replace("s-", "u-");
-    put(count::BUDGETS, "b", &budget(&json!([{"pod": pod, "uid": uid, "cost": 1}])))
-}
-
-fn budget(grants: &Value) -> Value {
-    json!({
-        "spec": {"maxUnavailable": 1, "selector": {"matchLabels": {"app": "job"}}},
-        "status": {"grants": grants},
-    })
+/// The budget with grants for these pods.
+fn grant(pods: &[&str]) -> Change {
+    let grant =
+        |pod: &&str| json!({"pod": format!("s-{pod}"), "uid": format!("u-{pod}"), "cost": 1});
+    let budget = json!({
+        "apiVersion": "policy.holdfast.dev/v1",
+        "kind": "PodDisruptionBudget",
+        "spec": {
+            "maxUnavailable": 1,
+            "budgetScope": "Workload",
+            "selector": {"matchLabels": {"app": "job"}},
+        },
+        "status": {"grants": pods.iter().map(grant).collect::<Vec<Value>>()},
+    });
+    put("b", budget)
 }
 
 /// `0` is the leader of group 0, `0-1` its worker.
-fn pod(name: &str, uid: &str) -> Value {
-    let (group, worker) = name.split_once('-').unwrap_or((name, "0"));
-    let owner = if worker == "0" { "set".to_owned() } else { format!("w-{group}") };
+fn pod(name: &str) -> Value {
+    let (group, _) = name.split_once('-').unwrap_or((name, "0"));
     json!({
+        "apiVersion": "v1",
+        "kind": "Pod",
         "metadata": {
-            "name": format!("s-{name}"),
-            "uid": format!("{uid}-{name}"),
+            "uid": format!("u-{name}"),
             "labels": {
+                "app": "job",
                 format!("{LWS}/name"): "s",
                 format!("{LWS}/group-index"): group,
-                format!("{LWS}/worker-index"): worker,
+                format!("{LWS}/group-key"): group,
             },
-            "ownerReferences": [{"uid": owner, "controller": true}],
+            "annotations": {format!("{LWS}/size"): "2"},
         },
         "status": {"phase": "Running", "conditions": [{"type": "Ready", "status": "True"}]},
     })
@@ -135,7 +135,9 @@ fn leaving(mut pod: Value) -> Value {
     pod
 }
 
-fn put(kind: &str, name: &str, object: &Value) -> Change {
-    let key = format!("/registry/{kind}/space/{name}");
-    Change { revision: 1, key, object: Some(object.clone()) }
+fn put(name: &str, mut object: Value) -> Change {
+    let kind = object["kind"].as_str().unwrap_or_default().to_owned();
+    object["metadata"]["name"] = json!(name);
+    object["metadata"]["namespace"] = json!("space");
+    Change { revision: 1, key: format!("/registry/{kind}/space/{name}"), object: Some(object) }
 }

@@ -2,10 +2,10 @@
 
 use std::time::{Duration, Instant};
 
+use holdfast_e2e::audit::{Audit, every_replica, healthy_in};
 use holdfast_e2e::world::{WORLD, World};
 use serde_json::{Value, json};
 
-use crate::count::{self, State};
 use crate::etcd::Etcd;
 
 const NODES: usize = 4;
@@ -63,14 +63,18 @@ impl Workload {
     }
 
     /// The state that etcd has now.
-    pub fn state(&self, etcd: &Etcd) -> Result<State, String> {
+    pub fn state(&self, etcd: &Etcd) -> Result<Audit, String> {
         let revision = etcd.revision().ok_or("etcd does not answer")?;
-        Ok(State::of(&etcd.list(&self.prefixes(), revision)?))
+        let stored = etcd.list(&self.prefixes(), revision)?;
+        let objects =
+            stored.iter().filter_map(|change| Some((change.revision, change.object.as_ref()?)));
+        Ok(Audit::of(objects))
     }
 
     pub fn wait_whole(&self, etcd: &Etcd) -> Result<(), String> {
         wait(PATIENCE, "every group is whole", || {
-            let healthy = self.state(etcd)?.healthy().len();
+            let healthy =
+                healthy_in(self.state(etcd)?.state(), &every_replica(&self.world.namespace));
             if healthy == SETS.len() * GROUPS { Ok(()) } else { Err(format!("{healthy} groups")) }
         })
     }
@@ -145,10 +149,10 @@ fn wait(
 
 /// Where etcd has a kind, and the API.
 const KINDS: [(&str, &str, &str); 4] = [
-    (count::PODS, "api/v1", "pods"),
-    (count::STATEFUL_SETS, "apis/apps/v1", "statefulsets"),
-    (count::SETS, SET_API, "leaderworkersets"),
-    (count::BUDGETS, "", "poddisruptionbudgets"),
+    ("pods", "api/v1", "pods"),
+    ("statefulsets", "apis/apps/v1", "statefulsets"),
+    ("leaderworkerset.x-k8s.io/leaderworkersets", SET_API, "leaderworkersets"),
+    ("policy.holdfast.dev/poddisruptionbudgets", "", "poddisruptionbudgets"),
 ];
 
 /// Name, labels of the pods, threshold. Every pod is under two.

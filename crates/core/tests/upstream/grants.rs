@@ -105,15 +105,17 @@ fn the_gate_rests_on_the_grant_that_the_webhook_recorded() {
     lone.verify("pdb", (1, 2, 1, 2));
 }
 
-/// Without the webhook the gate decides by itself, and its grant stays one by name.
+/// Without the webhook the gate decides by itself, and its grant stays one by name, whoever shares it.
 #[test]
 fn a_grant_of_the_gate_is_not_pinned_by_a_later_request() {
-    let mut lone = ready();
-    assert!(lone.evict_with("a", |eviction| eviction.by_name = true).is_allow());
-    assert!(lone.evict("a").is_allow());
-    lone.settle();
-    let [grant] = &lone.status("pdb").grants[..] else { panic!("{:?}", lone.status("pdb")) };
-    assert!(!grant.pinned && grant.shared);
+    for by_name in [false, true] {
+        let mut lone = ready();
+        assert!(lone.evict_with("a", |eviction| eviction.by_name = true).is_allow());
+        assert!(lone.evict_with("a", |eviction| eviction.by_name = by_name).is_allow());
+        lone.settle();
+        let [grant] = &lone.status("pdb").grants[..] else { panic!("{:?}", lone.status("pdb")) };
+        assert!(!grant.pinned && grant.shared, "{by_name}: {grant:?}");
+    }
 }
 
 /// The deletion with its evidence, seen only as the last state of the pod.

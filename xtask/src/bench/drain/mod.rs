@@ -22,7 +22,7 @@ use super::{
     report::{Comparison, Results, Target},
     stats::{max, min, percentile},
 };
-use crate::localkube::{Identity, Localkube};
+use crate::localkube::Identity;
 use history::{History, Losses};
 
 const METRIC: &str = "drain of three nodes";
@@ -111,11 +111,6 @@ pub fn run(bench: &Bench, runs: Runs, results: &mut Results) -> Result<()> {
     let mut series =
         [Way::Holdfast(Mode::Webhook), Way::Kubectl, Way::Holdfast(Mode::Native)].map(Series::new);
     for mode in [Mode::Webhook, Mode::Native] {
-        if mode == Mode::Native {
-            // Upstream's controller would write the statuses of the same budgets.
-            let flag = "--controllers=*,-disruption-controller".to_owned();
-            Localkube::restart(bench.localkube.dir(), "kube-controller-manager", &[flag])?;
-        }
         let holdfast = bench.holdfast(mode)?;
         for round in 0..runs.holdfast.max(runs.kubectl) {
             for series in series.iter_mut().filter(|series| series.way.mode() == mode) {

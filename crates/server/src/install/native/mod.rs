@@ -68,8 +68,8 @@ pub struct Takeover {
     pub serves: Arc<watch::Sender<bool>>,
 }
 
-/// Of webhook mode: the webhook of native mode would become its own, and dry runs be decided by other rules than
-/// evictions.
+/// Of webhook mode: the webhook of native mode would become its own, and would leave out namespaces that native mode
+/// protects.
 pub async fn refuse_beside(client: &ApiClient) -> Result<(), Error> {
     // Who may not read it is told so when rights are checked.
     if Standing::read(client).await.is_ok_and(|standing| standing.is_ours()) {

@@ -1,4 +1,4 @@
-//! Healthy replicas as the API server's pods show them. Never taken from Holdfast's status.
+//! The fewest healthy units of budgets at any moment, counted by the auditor from the API server's pods.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -7,47 +7,14 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use futures_util::{AsyncBufReadExt, AsyncReadExt};
+use holdfast_audit::State;
+use holdfast_audit::objects::Budget;
 use serde_json::Value;
 
-use crate::client::{Client, RUNTIME};
+use crate::audit::{healthy_in, read};
+use crate::client::{Client, RUNTIME, items};
+use crate::object::{name, text, versions};
 use crate::wait::until;
-
-/// What each replica needs, by the name of its `PodGroup`.
-pub type MinCounts = BTreeMap<String, usize>;
-
-/// Running, Ready, and not on its way out (semantics 5).
-pub fn is_healthy(pod: &Value) -> bool {
-    pod["metadata"]["deletionTimestamp"].is_null()
-        && pod["status"]["phase"] == "Running"
-        && is_condition(pod, "Ready")
-}
-
-pub fn is_condition(object: &Value, kind: &str) -> bool {
-    let conditions = object["status"]["conditions"].as_array();
-    conditions.into_iter().flatten().any(|c| c["type"] == kind && c["status"] == "True")
-}
-
-/// The `PodGroup` that it names, in whichever shape.
-pub fn group_of(pod: &Value) -> Option<&str> {
-    let named = pod["spec"]["schedulingGroup"]["podGroupName"].as_str();
-    named.or_else(|| pod["metadata"]["annotations"]["holdfast.dev/pod-group"].as_str())
-}
-
-pub fn healthy_replicas<'a>(
-    pods: impl IntoIterator<Item = &'a Value>,
-    needed: &MinCounts,
-) -> usize {
-    let mut healthy: BTreeMap<&str, usize> = BTreeMap::new();
-    for pod in pods.into_iter().filter(|pod| is_healthy(pod)) {
-        if let Some(group) = group_of(pod) {
-            *healthy.entry(group).or_default() += 1;
-        }
-    }
-    needed
-        .iter()
-        .filter(|(group, min)| healthy.get(group.as_str()).is_some_and(|n| n >= *min))
-        .count()
-}
 
 /// Follows every change of a namespace's pods on a thread of its own, and keeps the worst moment.
 pub struct Observer {
@@ -58,11 +25,20 @@ pub struct Observer {
     path: String,
 }
 
-/// What is to be counted in all pods of a namespace.
-pub type Count = Box<dyn Fn(&mut dyn Iterator<Item = &Value>) -> usize + Send>;
+/// What is to be counted in a namespace.
+#[derive(Debug)]
+pub struct Counted {
+    /// The objects besides pods, such as `PodGroup`s. They do not change.
+    pub others: Vec<Value>,
+    /// The one that has fewest counts.
+    pub budgets: Vec<Budget>,
+    /// Pods of which this does not hold are left out.
+    pub counts: fn(&Value) -> bool,
+}
 
 struct Seen {
-    of: Count,
+    counted: Counted,
+    state: State,
     pods: BTreeMap<String, Value>,
     least: usize,
     failed: Option<String>,
@@ -70,12 +46,10 @@ struct Seen {
 
 impl Observer {
     #[track_caller]
-    pub fn start(client: &Client, namespace: &str, of: Count) -> Self {
+    pub fn start(client: &Client, namespace: &str, counted: Counted) -> Self {
         let path = format!("/api/v1/namespaces/{namespace}/pods");
         let list = client.get(&path).ok().body;
-        let mut seen = Seen { of, pods: by_name(list.clone()), least: usize::MAX, failed: None };
-        seen.count();
-        let seen = Arc::new(Mutex::new(seen));
+        let seen = Arc::new(Mutex::new(Seen::new(counted, list.clone())));
         let stop = Arc::new(AtomicBool::new(false));
         let thread = {
             let (seen, stop, client) = (seen.clone(), stop.clone(), client.clone());
@@ -124,17 +98,46 @@ impl Drop for Observer {
 }
 
 impl Seen {
+    fn new(counted: Counted, list: Value) -> Self {
+        let mut state = State::default();
+        for object in counted.others.iter().filter_map(|object| read(object, 0)) {
+            state.store(object);
+        }
+        let (pods, failed) = (BTreeMap::new(), None);
+        let mut seen = Self { counted, state, pods, least: usize::MAX, failed };
+        for pod in items(list) {
+            seen.store(false, pod);
+        }
+        seen.count();
+        seen
+    }
+
     fn count(&mut self) {
-        self.least = self.least.min((self.of)(&mut self.pods.values()));
+        let of_each = self.counted.budgets.iter().map(|budget| healthy_in(&self.state, budget));
+        self.least = self.least.min(of_each.min().unwrap_or_default());
     }
 
     fn take(&mut self, gone: bool, pod: Value) {
+        self.store(gone, pod);
+        self.count();
+    }
+
+    fn store(&mut self, gone: bool, mut pod: Value) {
+        // Objects of a list do not say what they are.
+        pod["apiVersion"] = "v1".into();
+        pod["kind"] = "Pod".into();
+        if let Some(object) = read(&pod, 0) {
+            if gone || !(self.counted.counts)(&pod) {
+                self.state.delete(&object);
+            } else {
+                self.state.store(object);
+            }
+        }
         if gone {
             self.pods.remove(&name(&pod));
         } else {
             self.pods.insert(name(&pod), pod);
         }
-        self.count();
     }
 }
 
@@ -204,20 +207,7 @@ pub(crate) async fn follow(
 }
 
 fn by_name(list: Value) -> BTreeMap<String, Value> {
-    crate::client::items(list).into_iter().map(|object| (name(&object), object)).collect()
-}
-
-pub(crate) fn versions<'a>(pods: impl IntoIterator<Item = &'a Value>) -> BTreeMap<String, String> {
-    let version = |pod: &Value| pod["metadata"]["resourceVersion"].as_str().map(str::to_owned);
-    pods.into_iter().map(|pod| (name(pod), version(pod).unwrap_or_default())).collect()
-}
-
-pub fn name(object: &Value) -> String {
-    text(&object["metadata"]["name"]).to_owned()
-}
-
-fn text(value: &Value) -> &str {
-    value.as_str().unwrap_or_default()
+    items(list).into_iter().map(|object| (name(&object), object)).collect()
 }
 
 fn lock(seen: &Mutex<Seen>) -> std::sync::MutexGuard<'_, Seen> {

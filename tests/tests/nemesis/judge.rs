@@ -1,0 +1,61 @@
+//! The auditor's judgement of all that etcd has stored.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use holdfast_audit::Finding;
+use holdfast_e2e::audit::{Audit, Write, is_healthy};
+use serde_json::Value;
+
+use crate::etcd::Change;
+
+/// How many writes to show before one that broke a rule.
+const SHOWN: usize = 60;
+
+/// Goes through all that was stored, write by write. `at` is the time of a revision.
+pub fn judge(first: &[Change], history: &[Change], at: impl Fn(u64) -> Duration) -> Audit {
+    let there = first.iter().filter_map(|change| Some((change, change.object.as_ref()?)));
+    let mut last: BTreeMap<&str, &Value> =
+        there.clone().map(|(change, object)| (change.key.as_str(), object)).collect();
+    let mut audit = Audit::of(there.map(|(change, object)| (change.revision, object)));
+    for change in history {
+        let before = match &change.object {
+            Some(object) => last.insert(&change.key, object),
+            None => last.remove(change.key.as_str()),
+        };
+        let Some(object) = change.object.as_ref().or(before) else { continue };
+        let (version, gone) = (change.revision, change.object.is_none());
+        audit.take(&Write { version, at: at(version), gone, object });
+    }
+    audit
+}
+
+/// A broken rule, and the writes before it, one a line.
+pub fn explain((revision, finding): &(u64, Finding), history: &[Change]) -> String {
+    let before = history.iter().rev().filter(|change| change.revision <= *revision).take(SHOWN);
+    let mut lines: Vec<String> = before.map(describe).collect();
+    lines.push(finding.to_string());
+    lines.reverse();
+    lines.join("\n    ")
+}
+
+fn describe(change: &Change) -> String {
+    let (revision, key) = (change.revision, change.key.trim_start_matches("/registry/"));
+    let Some(object) = &change.object else { return format!("{revision} {key}: gone") };
+    let mut what: Vec<String> = Vec::new();
+    let mut say = |is: bool, word: &str| what.extend(is.then(|| word.to_owned()));
+    say(!object["metadata"]["deletionTimestamp"].is_null(), "leaving");
+    let conditions = object["status"]["conditions"].as_array().into_iter().flatten();
+    say(conditions.into_iter().any(|c| c["reason"] == "EvictionByEvictionAPI"), "evicted");
+    say(object["kind"] == "Pod" && is_healthy(object), "healthy");
+    if object["kind"] == "PodDisruptionBudget" {
+        let status = &object["status"];
+        let grants = status["grants"].as_array().into_iter().flatten();
+        let grants: Vec<String> =
+            grants.map(|grant| format!("{} {}", grant["pod"], grant["cost"])).collect();
+        let counted = ["currentHealthyReplicas", "desiredHealthyReplicas"].map(|n| &status[n]);
+        what.push(format!("status {} of {}, grants {grants:?}", counted[0], counted[1]));
+    }
+    let uid = object["metadata"]["uid"].as_str().and_then(|uid| uid.get(..8)).unwrap_or_default();
+    format!("{revision} {key} ({uid}): {}", what.join(" "))
+}
