@@ -73,6 +73,8 @@ crate::described! {
         GoneWithoutVersion,
         /// Answer which budgets cover a pod from a cache of any age
         StaleCoverage,
+        /// Take a list of budgets for recent although a budget went since the list was sent
+        KeepOldLists,
     }
 }
 

@@ -40,6 +40,7 @@ const SCHEDULES: &[(&str, &str, &str)] = &[
     ("AnyPodWillDo", "three-instances", "ask:0 call:0.0 ask:1 call:1.0"),
     ("FirstBudgetOnly", "two-budgets", "ask:1"),
     ("ForgetSurplus", "surplus-pods", "ask:0"),
+    ("KeepOldLists", "recreated-budget", "ask:0 recreate:0"),
 ];
 
 #[test]
@@ -87,6 +88,7 @@ mod search {
         (Bug::AnyPodWillDo, 500),
         (Bug::FirstBudgetOnly, 10),
         (Bug::ForgetSurplus, 10),
+        (Bug::KeepOldLists, 500),
     ];
 
     fn search(scope: &str, states: usize, threads: usize) -> Outcome {

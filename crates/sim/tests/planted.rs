@@ -12,6 +12,7 @@ const EXPLORED: &[Bug] = &[
     Bug::RenewForEver,
     Bug::SkipCreation,
     Bug::GoneWithoutVersion,
+    Bug::KeepOldLists,
 ];
 
 #[test]

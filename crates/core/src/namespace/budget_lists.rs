@@ -9,7 +9,7 @@
 //!                                 \--failure, deadline--> deny
 //! ```
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use super::explain::refuse;
@@ -32,8 +32,8 @@ pub(super) struct BudgetLists {
     sent: BTreeMap<Kind, Timestamp>,
     /// The version of that list. Watch events up to it bring no budget back.
     versions: BTreeMap<Kind, ResourceVersion>,
-    /// Kinds of which a list is under way.
-    under_way: BTreeSet<Kind>,
+    /// Kinds of which a list is under way, and whether a budget went since the list was sent.
+    under_way: BTreeMap<Kind, bool>,
     /// Requests that wait for a list, in the order in which they came.
     waiting: Vec<String>,
 }
@@ -45,6 +45,15 @@ impl BudgetLists {
 
     fn is_younger(&self, kind: &Kind, age: Duration, now: Timestamp) -> bool {
         self.sent.get(kind).is_some_and(|sent| now <= *sent + age)
+    }
+
+    /// A budget of this kind is gone. Its successor may exist already, which no list shows that was sent before.
+    pub(super) fn expire(&mut self, kind: &Kind) {
+        if planted!(KeepOldLists) {
+            return;
+        }
+        self.sent.remove(kind);
+        self.under_way.entry(kind.clone()).and_modify(|is_old| *is_old = true);
     }
 }
 
@@ -65,7 +74,8 @@ impl Namespace {
         for kind in kinds_for(operation).iter().filter(|kind| cx.config.kinds.contains(kind)) {
             recent &= self.budget_lists.is_younger(kind, AGE_MAX, cx.now);
             let renew = !self.budget_lists.is_younger(kind, RENEWED_AFTER, cx.now);
-            if renew && self.budget_lists.under_way.insert(kind.clone()) {
+            if renew && !self.budget_lists.under_way.contains_key(kind) {
+                self.budget_lists.under_way.insert(kind.clone(), false);
                 let (kind, namespace) = (kind.clone(), self.name.to_string());
                 cx.commands.push_back(Command::ListNamespace { kind, namespace });
             }
@@ -88,8 +98,9 @@ impl Namespace {
         version: Option<ResourceVersion>,
     ) {
         let lists = &mut self.budget_lists;
-        lists.under_way.remove(kind);
-        lists.sent.insert(kind.clone(), sent);
+        if lists.under_way.remove(kind) == Some(false) {
+            lists.sent.insert(kind.clone(), sent);
+        }
         if let Some(version) = version {
             lists.versions.insert(kind.clone(), version);
         }

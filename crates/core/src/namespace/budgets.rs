@@ -190,6 +190,7 @@ impl Namespace {
 
     pub(crate) fn delete_budget(&mut self, cx: &mut Context<'_>, key: &BudgetKey) {
         let id = self.budget_id(key);
+        self.budget_lists.expire(&id.kind.watched());
         let successor = self.successors.remove(&id);
         let writer = self.remove_budget(cx, &id);
         if let Some(successor) = successor {

@@ -9,7 +9,7 @@ use holdfast_core::planted::{Bug, plant};
 use super::{Plan, Profile, run};
 
 /// Far more seeds than any bug takes.
-pub const SEEDS_MAX: u64 = 2000;
+pub const SEEDS_MAX: u64 = 4000;
 
 /// The number of seeds until the bug was found, and by what.
 pub type Found = (u64, Option<Invariant>);
