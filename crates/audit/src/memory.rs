@@ -54,8 +54,10 @@ impl Memory {
     /// An edited selector ends the memory of pods that it does not match.
     pub(crate) fn drop_deselected(&mut self, budget: &Budget) {
         if let Some(sources) = self.sources.get_mut(&budget.key) {
-            sources.values_mut().for_each(|taken| taken.retain(|_, l| budget.selects(l)));
-            sources.retain(|_, taken| !taken.is_empty());
+            sources.retain(|_, taken| {
+                taken.retain(|_, labels| budget.selects(labels));
+                !taken.is_empty()
+            });
         }
     }
 

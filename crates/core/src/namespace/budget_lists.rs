@@ -67,7 +67,10 @@ impl Namespace {
         if request.eviction.exempt && operation != Operation::Evict {
             return true;
         }
-        if planted!(StaleCoverage) || (planted!(ServeUnsynced) && cx.unsynced.is_some()) {
+        if planted!(StaleCoverage) {
+            return true;
+        }
+        if planted!(ServeUnsynced) && cx.unsynced.is_some() {
             return true;
         }
         let mut recent = true;

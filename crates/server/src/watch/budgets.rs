@@ -61,8 +61,10 @@ impl Watched for Kind {
 
 /// Whether a planted bug skips objects of this kind that cannot be decoded.
 pub fn is_skipped(kind: &Kind) -> bool {
-    (planted!(SkipUnreadableBudget) && *kind == Kind::Budget)
-        || (planted!(SkipUnreadablePod) && *kind == Kind::Pod)
+    if *kind == Kind::Budget {
+        return planted!(SkipUnreadableBudget);
+    }
+    *kind == Kind::Pod && planted!(SkipUnreadablePod)
 }
 
 fn version_of(decoded: &Decoded) -> &ResourceVersion {
