@@ -28,6 +28,8 @@ const EDITED: [u64; 2] = [361, 3286];
 /// A refused eviction had a new grant before its old one was off the record; so had one of a Pending pod. A status that
 /// ended the recorded size of a group was counted with that size.
 const REFUSED: [u64; 4] = [153, 222, 992, 979];
+/// A budget that was recreated twice covered nothing.
+const RECREATED_TWICE: [u64; 1] = [106_862];
 /// In native mode: grants that were renewed after an edit.
 const EDITED_NATIVE: [u64; 2] = [62, 3286];
 
@@ -48,6 +50,7 @@ fn seeds_that_found_a_bug() {
         &PASSED_ON,
         &EDITED,
         &REFUSED,
+        &RECREATED_TWICE,
     ];
     check(Profile::Swarm, all.into_iter().flatten().copied());
 }

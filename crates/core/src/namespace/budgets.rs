@@ -125,9 +125,18 @@ impl Namespace {
                 && !budget.version.is_older_than(&known.version)
         });
         if is_successor {
-            self.successors.insert(id, Box::new(budget));
+            self.note_successor(id, Box::new(budget));
         } else {
             self.apply_budget(cx, budget);
+        }
+    }
+
+    /// An answer shows that the budget was recreated. Answers overtake each other: a budget that was recreated twice is
+    /// the newest that any answer has shown.
+    pub(super) fn note_successor(&mut self, id: BudgetId, shown: Box<Budget>) {
+        let known = self.successors.get(&id);
+        if known.is_none_or(|known| !shown.version.is_older_than(&known.version)) {
+            self.successors.insert(id, shown);
         }
     }
 

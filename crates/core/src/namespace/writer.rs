@@ -253,7 +253,7 @@ impl Namespace {
                 // it has shown the deletion, the requests of this batch wait.
                 entry.writer.in_flight = Some(batch);
                 if !budget.version.is_older_than(&entry.object.version) {
-                    self.successors.insert(id.clone(), budget);
+                    self.note_successor(id.clone(), budget);
                 }
                 return;
             }

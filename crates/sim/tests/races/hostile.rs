@@ -299,3 +299,32 @@ fn a_recreated_budget_waits_for_the_last_grants_of_its_predecessor() {
     world.apply_budget(budget("one").per_replica().min_available(2));
     assert!(!world.instance(1).decide("b-0").is_allow(), "a-0 may still go");
 }
+
+/// The budget is recreated twice. The answer to a write shows the second budget, after a list has shown the third.
+/// Found by seed 106862 of swarm: the third budget covered nothing.
+#[test]
+fn an_answer_that_was_overtaken_does_not_hide_a_budget_that_was_recreated_twice() {
+    let mut world = cluster(1);
+    world.instance(0).hold_kind(&Kind::Budget);
+    world.instance(0).hold_calls();
+    world.edit_pod("c-0", |pod| pod.ready = false);
+    world.advance(secs(2));
+    let recreate = |world: &mut World| {
+        world.delete_budget("one");
+        world.apply_budget(budget("one").per_replica().min_available(1));
+    };
+    recreate(&mut world);
+    let write = write_of(&mut world, 0, "one");
+    world.instance(0).execute_call(write);
+    recreate(&mut world);
+    let eviction = world.instance(0).eviction("c-1");
+    let listed = world.instance(0).submit(eviction);
+    assert!(!world.reply(&listed).expect("answered").is_allow(), "the list shows the third");
+    world.instance(0).deliver_answer(0);
+    world.instance(0).release_kind(&Kind::Budget);
+    world.instance(0).release_calls();
+    world.advance(secs(6));
+    assert!(world.evict_without_delete("a-0").is_allow());
+    assert_eq!(grants(&world, "one").len(), 1);
+    assert!(!world.evict_without_delete("b-0").is_allow(), "two replicas of one budget");
+}
