@@ -6,9 +6,7 @@ use std::sync::Arc;
 
 use crate::expected::sources;
 use crate::memory::{Memory, Moment};
-use crate::objects::{
-    Budget, BudgetKey, BudgetKeys, Grant, Millis, Name, Object, Operation, Owner, Pod,
-};
+use crate::objects::{Budget, BudgetKey, BudgetKeys, Grant, Millis, Name, Object, Operation, Pod};
 use crate::replica;
 use crate::state::State;
 
@@ -189,8 +187,7 @@ impl Auditor {
         match &object {
             Object::Pod(pod) => self.pod_stored(pod),
             Object::Budget(budget) => self.budget_stored(budget),
-            Object::Owner(owner) => self.owner_stored(owner),
-            Object::PodGroup(_) | Object::Workload(_) => {}
+            Object::Owner(_) | Object::PodGroup(_) | Object::Workload(_) => {}
         }
         self.state.store(object);
         self.drop_refilled();
@@ -301,50 +298,38 @@ impl Auditor {
         if !replica::group(&self.state, namespace, &replica).is_some_and(|group| group.whole) {
             return;
         }
-        let members = replica::of_replica(&self.state, namespace, &replica);
-        let live = members.filter(|pod| !pod.is_finished() && !pod.terminating).count();
+        let pods: Vec<&Pod> = replica::of_replica(&self.state, namespace, &replica).collect();
+        let live = pods.iter().filter(|pod| !pod.is_finished() && !pod.terminating).count();
+        let uids: BTreeSet<Option<&str>> =
+            pods.iter().map(|pod| pod.controller.as_ref().map(|c| c.uid.as_str())).collect();
+        let sole = uids.first().filter(|_| uids.len() == 1).copied().flatten().map(str::to_owned);
         let size = i64::try_from(live).unwrap_or(i64::MAX);
-        self.memory.keep_size(self.now, (budget.key.clone(), replica), size);
+        self.memory.keep_size(self.now, (budget.key.clone(), replica), (size, sole));
     }
 
-    /// Sizes end when the group has as many pods again, not counting those that grants took or may.
+    /// Sizes end when the group has as many pods again, or as many as its one controller wants, not counting those that
+    /// grants took or may take.
     fn drop_refilled(&mut self) {
-        let refilled = |budget: &BudgetKey, replica: &replica::Replica, size: i64| {
+        let refilled = |budget: &BudgetKey, replica: &replica::Replica, size: i64, controller| {
             let namespace = &budget.key.namespace;
             let stays = |pod: &&Pod| {
                 !pod.is_finished()
+                    && !pod.terminating
                     && !self.losses.contains_key(&pod.uid)
                     && !self.is_granted(pod, &|_| true)
             };
             let pods = replica::of_replica(&self.state, namespace, replica).filter(stays).count();
-            i64::try_from(pods).unwrap_or(i64::MAX) >= size
+            let owner = self.state.owners.values().find(|o| controller == Some(o.uid.as_str()));
+            let wanted = owner.and_then(|owner| owner.replicas).unwrap_or(size);
+            i64::try_from(pods).unwrap_or(i64::MAX) >= size.min(wanted)
         };
         let over: Vec<_> = self
             .memory
             .sizes()
-            .filter(|(budget, replica, size)| refilled(budget, replica, *size))
-            .map(|(budget, replica, _)| (budget.clone(), replica.clone()))
-            .collect();
-        for key in over {
-            self.memory.drop_size(&key);
-        }
-    }
-
-    fn owner_stored(&mut self, owner: &Owner) {
-        let key = (owner.kind.clone(), owner.key.clone());
-        let before = self.state.owners.get(&key);
-        let size = |owner: &Owner| (owner.replicas, owner.group_size);
-        if before.is_none_or(|before| size(before) == size(owner)) {
-            return;
-        }
-        let owned = |pod: &Pod| pod.controller.as_ref().is_some_and(|c| c.uid == owner.uid);
-        let pods = self.state.pods.values().filter(|pod| owned(pod));
-        let resized: BTreeSet<_> = pods.filter_map(|pod| replica::named(pod)).collect();
-        let over: Vec<_> = self
-            .memory
-            .sizes()
-            .filter(|(_, replica, _)| resized.contains(replica))
-            .map(|(budget, replica, _)| (budget.clone(), replica.clone()))
+            .filter(|(budget, replica, size, controller)| {
+                refilled(budget, replica, *size, *controller)
+            })
+            .map(|(budget, replica, ..)| (budget.clone(), replica.clone()))
             .collect();
         for key in over {
             self.memory.drop_size(&key);

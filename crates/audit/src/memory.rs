@@ -26,6 +26,8 @@ pub(crate) type Taken = BTreeMap<String, Labels>;
 #[derive(Clone, Debug)]
 struct Size {
     pods: i64,
+    /// Uid of the controller that all the group's pods had at every grant.
+    controller: Option<String>,
     since: Moment,
 }
 
@@ -42,8 +44,11 @@ impl Memory {
         self.sizes.get(&(budget.clone(), replica.clone())).map(|size| size.pods)
     }
 
-    pub(crate) fn sizes(&self) -> impl Iterator<Item = (&BudgetKey, &Replica, i64)> {
-        self.sizes.iter().map(|((budget, replica), size)| (budget, replica, size.pods))
+    /// Budget, group, size, and the uid of the controller that all the group's pods had.
+    pub(crate) fn sizes(&self) -> impl Iterator<Item = (&BudgetKey, &Replica, i64, Option<&str>)> {
+        self.sizes.iter().map(|((budget, replica), size)| {
+            (budget, replica, size.pods, size.controller.as_deref())
+        })
     }
 
     pub(crate) fn keep_source(&mut self, budget: &BudgetKey, source: Source, pod: &Pod) {
@@ -84,9 +89,18 @@ impl Memory {
         Cow::Owned(sure)
     }
 
-    pub(crate) fn keep_size(&mut self, now: Millis, key: (BudgetKey, Replica), pods: i64) {
-        let size = self.sizes.entry(key).or_insert(Size { pods, since: Moment(now) });
+    pub(crate) fn keep_size(
+        &mut self,
+        now: Millis,
+        key: (BudgetKey, Replica),
+        (pods, controller): (i64, Option<String>),
+    ) {
+        let new = || Size { pods, controller: controller.clone(), since: Moment(now) };
+        let size = self.sizes.entry(key).or_insert_with(new);
         size.pods = size.pods.max(pods);
+        if size.controller != controller {
+            size.controller = None;
+        }
     }
 
     pub(crate) fn drop_size(&mut self, key: &(BudgetKey, Replica)) {

@@ -152,8 +152,8 @@ pub struct PendingReplacement {
     pub replica: String,
     #[serde(default, deserialize_with = "null_default", skip_serializing_if = "is_zero")]
     pub size: i64,
-    #[serde(default, deserialize_with = "null_default", skip_serializing_if = "is_zero")]
-    pub owner_size: i64,
+    #[serde(default, deserialize_with = "null_default", skip_serializing_if = "String::is_empty")]
+    pub controller: String,
     #[serde(default, deserialize_with = "null_default", skip_serializing_if = "Vec::is_empty")]
     pub sources: Vec<String>,
     #[serde(

@@ -83,7 +83,7 @@ fn replacement() -> PendingReplacement {
         uid: "u".into(),
         replica: "podgroup/g".into(),
         size: 2,
-        owner_size: 2,
+        controller: "c".into(),
         sources: vec!["LeaderWorkerSet/x".into()],
         labels: [("app".to_owned(), "x".to_owned())].into(),
         time: Time::default(),

@@ -158,8 +158,8 @@ pub struct PendingReplacement {
     pub replica: String,
     /// How many pods a group has that is disrupted as a whole; 0 for other groups.
     pub size: i64,
-    /// How many pods the group's controllers wanted then; 0 if unknown.
-    pub owner_size: i64,
+    /// Uid of the controller that all pods of the group had then. Empty if they had several, or without a size.
+    pub controller: String,
     /// Where the number of expected replicas came from, as the engine encodes it.
     pub sources: Vec<String>,
     /// Labels of the pod, by which an edited selector still matches or not. Empty without sources.

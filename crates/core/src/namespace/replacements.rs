@@ -8,14 +8,13 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use litemap::LiteMap;
-
 use super::budgets::BudgetEntry;
 use super::owners::{has_source, selects};
+use super::pods::PodEntry;
 use super::units::labelled;
 use super::{BudgetId, Context, Namespace};
 use crate::model::{BudgetStatus, Grant, PendingReplacement, Scope, Timestamp};
-use crate::replica::{ReplicaKey, Source};
+use crate::replica::{Member, ReplicaKey, Source};
 use crate::timer::Due;
 
 /// A group that has not been refilled by then is taken to be as small as it is.
@@ -85,14 +84,18 @@ impl Namespace {
         };
         let tally = budget.tally.replica(&key)?;
         let resolution = tally.resolution();
-        let size = tally.summary.min.filter(|_| resolution.whole).map(|_| self.live_pods(&key));
-        let (replica, size) = key.encode().zip(size).unwrap_or_default();
+        let is_sized = tally.summary.min.is_some() && resolution.whole;
+        let replica = key.encode().filter(|_| is_sized).unwrap_or_default();
+        // A pod that an earlier grant took may be on its way out, and still has to come back.
+        let same_group = budget.replacements().filter(|p| p.replica == replica && is_sized);
+        let recorded = same_group.map(|p| p.size).max().unwrap_or(0);
+        let size = if replica.is_empty() { 0 } else { recorded.max(self.live_pods(&key)) };
         let kept = resolution.sources.iter().filter(|source| !self.has_template(budget, source));
         let sources: Vec<String> = kept.filter_map(Source::encode).collect();
         (size > 0 || !sources.is_empty()).then(|| PendingReplacement {
             pod: grant.pod.clone(),
             uid: grant.uid.clone(),
-            owner_size: if size > 0 { self.owner_size(&key) } else { 0 },
+            controller: if size > 0 { self.sole_controller(&key) } else { String::new() },
             replica,
             size,
             labels: if sources.is_empty() {
@@ -167,7 +170,8 @@ impl Namespace {
         status.pending_replacements.retain_mut(|pending| {
             let granted = budget.ledger.names(&pending.pod);
             if pending.size > 0 && self.is_refilled(cx.now, pending, granted) {
-                (pending.size, pending.owner_size) = (0, 0);
+                pending.size = 0;
+                pending.controller.clear();
                 pending.replica.clear();
             }
             let is_selected = selects(budget, pending);
@@ -187,32 +191,46 @@ impl Namespace {
 
     fn is_refilled(&self, now: Timestamp, pending: &PendingReplacement, granted: bool) -> bool {
         let Some(key) = ReplicaKey::decode(&pending.replica) else { return true };
-        let has_shrunk = (1..pending.owner_size).contains(&self.owner_size(&key));
-        let is_full = !granted && self.live_pods(&key) >= pending.size;
-        is_full || has_shrunk || pending.since + SIZE_KEPT <= now
+        let is_full = !granted && self.staying_pods(&key) >= self.full_size(&key, pending);
+        is_full || pending.since + SIZE_KEPT <= now
+    }
+
+    /// The recorded size, or what the group's controller wants if that is less by now.
+    fn full_size(&self, key: &ReplicaKey, pending: &PendingReplacement) -> i64 {
+        let mut controllers = self.members(key).filter_map(|member| member.controller.as_ref());
+        let controller = controllers.find(|c| c.uid == pending.controller);
+        let owner = controller.and_then(|c| self.objects.controller(c));
+        let wanted = owner.and_then(|owner| owner.pods.parallelism.or(owner.replicas));
+        wanted.map_or(pending.size, |wanted| wanted.min(pending.size))
     }
 
     /// How many pods the group has that are neither finished nor terminating.
     fn live_pods(&self, key: &ReplicaKey) -> i64 {
+        self.count_live(key, |_| true)
+    }
+
+    /// As [`Self::live_pods`], without pods that a grant may still take.
+    fn staying_pods(&self, key: &ReplicaKey) -> i64 {
+        self.count_live(key, |entry| entry.granted == 0)
+    }
+
+    fn count_live(&self, key: &ReplicaKey, counts: impl Fn(&PodEntry) -> bool) -> i64 {
         let replica = self.replicas.get(key);
         let names = replica.into_iter().flat_map(|replica| &replica.names);
         let pods = names.filter_map(|name| self.pods.get(name));
-        let live = pods.filter(|e| !e.pod.is_terminal() && !e.pod.terminating).count();
-        i64::try_from(live).unwrap_or(i64::MAX)
+        let live = pods.filter(|e| !e.pod.is_terminal() && !e.pod.terminating && counts(e));
+        i64::try_from(live.count()).unwrap_or(i64::MAX)
     }
 
-    /// How many pods the controllers of the group's pods want; 0 if one is unknown.
-    fn owner_size(&self, key: &ReplicaKey) -> i64 {
-        let members = self.replicas.get(key).map(|replica| &replica.members);
-        let members = members.into_iter().flat_map(LiteMap::keys);
-        let mut wanted = BTreeMap::new();
-        for member in members {
-            let owner = member.controller.as_ref().and_then(|c| self.objects.controller(c));
-            let size = owner.and_then(|owner| owner.pods.parallelism.or(owner.replicas));
-            let (Some(owner), Some(size)) = (owner, size) else { return 0 };
-            wanted.insert(&owner.uid, size);
-        }
-        wanted.values().sum()
+    /// Uid of the controller that all pods of the group have; empty if they have several.
+    fn sole_controller(&self, key: &ReplicaKey) -> String {
+        let mut uids = self.members(key).map(|m| m.controller.as_ref().map(|c| c.uid.as_str()));
+        let first = uids.next().flatten().unwrap_or_default();
+        if uids.all(|uid| uid == Some(first)) { first.to_owned() } else { String::new() }
+    }
+
+    fn members(&self, key: &ReplicaKey) -> impl Iterator<Item = &Arc<Member>> {
+        self.replicas.get(key).into_iter().flat_map(|replica| replica.members.keys())
     }
 
     fn has_seen_all(&self, cx: &Context<'_>, budget: &BudgetEntry) -> bool {

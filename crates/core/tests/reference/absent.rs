@@ -173,8 +173,13 @@ fn encode_source(world: &Snapshot, source: &Source) -> String {
 pub fn replacement(world: &Snapshot, budget: &Budget, pod: &Pod) -> Option<(i64, Vec<String>)> {
     let namespace = budget.key.object.namespace.as_str();
     let replica = replica_of(world, pod).filter(|_| unit(world, budget) == Scope::Workload)?;
-    let is_sized = is_whole(world, namespace, &replica) && encode_replica(&replica).is_some();
-    let size = if is_sized { min_count(world, budget, &replica).unwrap_or(0) } else { 0 };
+    let is_sized = is_whole(world, namespace, &replica)
+        && encode_replica(&replica).is_some()
+        && min_count(world, budget, &replica).is_some();
+    let own = |pod: &&Pod| replica_of(world, pod).as_ref() == Some(&replica);
+    let live = world.pods_in(namespace).filter(own).filter(|p| !p.is_terminal() && !p.terminating);
+    let live = i64::try_from(live.count()).expect("few");
+    let size = if is_sized { live.max(remembered_size(budget, &replica)) } else { 0 };
     let all = unfinished(world, budget);
     let by_templates = by_templates(world, budget, &[], &all);
     let sources = sources_of(world, namespace, &replica, &all).into_iter().flatten();
@@ -204,7 +209,7 @@ pub fn may_forget(
         let live = world.pods_in(namespace).filter(own).filter(|pod| is_live(pod)).count();
         // In these worlds owners may shrink at any time.
         return !is_granted && live >= usize::try_from(pending.size).unwrap()
-            || pending.owner_size > 0;
+            || !pending.controller.is_empty();
     }
     let text = source.expect("the size or a source");
     let selector = budget.spec.selector.as_ref();

@@ -110,6 +110,61 @@ fn a_size_is_kept_for_ten_minutes() {
     assert!(world.evict("b-0").is_allow());
 }
 
+/// Two pods of a group are evicted. The first one is back before the second one goes.
+#[test]
+fn a_second_grant_records_the_size_from_before_the_first() {
+    let mut world = two_groups(1);
+    world.apply_pod(pod("a-2").group("a").ready());
+    world.advance(secs(2));
+    assert!(world.evict("a-0").is_allow());
+    assert!(world.evict_without_delete("a-1").is_allow());
+    world.apply_pod(pod("a-0").group("a").ready());
+    world.advance(secs(2));
+    world.carry_out("a-1");
+    world.advance(secs(2));
+    assert!(!world.evict_without_delete("b-0").is_allow(), "a has two pods of three");
+}
+
+/// `PodGroup` `a` of three pods: one of `ReplicaSet` `lead`, two of `work`. `b` as in [`two_groups`].
+fn group_of_two_controllers() -> World {
+    let mut world = two_groups(1);
+    for (set, replicas) in [("lead", 1), ("work", 2)] {
+        world.apply_owner(owner("apps", "ReplicaSet", set).replicas(replicas));
+    }
+    for (name, set) in [("a-0", "lead"), ("a-1", "work"), ("a-2", "work")] {
+        world.delete_pod(name);
+        world.apply_pod(pod(name).group("a").owned_by("apps", "ReplicaSet", set).ready());
+    }
+    world.advance(secs(2));
+    world
+}
+
+#[test]
+fn a_controller_that_lost_its_last_pod_does_not_make_the_group_smaller() {
+    let mut world = group_of_two_controllers();
+    assert!(world.evict("a-0").is_allow());
+    world.advance(secs(2));
+    assert!(!world.evict_without_delete("b-0").is_allow(), "the pod of lead is missing");
+}
+
+#[test]
+fn a_group_needs_no_more_pods_than_its_only_controller_wants() {
+    for (replicas, allowed) in [(3, false), (2, true)] {
+        let mut world = two_groups(1);
+        world.apply_owner(owner("apps", "ReplicaSet", "all").replicas(3));
+        for name in ["a-0", "a-1", "a-2"] {
+            world.delete_pod(name);
+            world.apply_pod(pod(name).group("a").owned_by("apps", "ReplicaSet", "all").ready());
+        }
+        world.advance(secs(2));
+        assert!(world.evict("a-0").is_allow());
+        world.advance(secs(2));
+        world.apply_owner(owner("apps", "ReplicaSet", "all").replicas(replicas));
+        world.advance(secs(2));
+        assert_eq!(world.evict_without_delete("b-0").is_allow(), allowed, "wants {replicas}");
+    }
+}
+
 /// An owner that is scaled to zero, or deleted, expects no pods.
 #[test]
 fn an_owner_that_wants_no_pods_is_not_expected() {
