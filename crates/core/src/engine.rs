@@ -273,6 +273,8 @@ impl Engine {
             }
             Input::NotServed(kind) => {
                 self.forget_budget_lists(&kind);
+                // The cache is empty, so nothing of it has been reached.
+                self.progress.forget(&kind);
                 // When the kind is served again, its objects may have the versions that they had before.
                 self.everywhere(now, |ns, _| ns.forget_snapshot(&kind));
                 self.lists.insert(kind.clone(), Listed::new());

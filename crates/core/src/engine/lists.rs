@@ -51,6 +51,9 @@ impl Engine {
             SnapshotOutcome::NotServed if is_budget(kind) => {
                 return self.within(now, &name, |ns, cx| ns.budgets_listed(cx, kind, sent, None));
             }
+            SnapshotOutcome::NotServed if self.progress.reached(kind).is_none() => {
+                return self.within(now, &name, |ns, cx| ns.nothing_to_list(cx, kind));
+            }
             SnapshotOutcome::NotServed => {
                 let why = SnapshotOutcome::Failed(format!("{kind} are not served"));
                 return self.snapshot(now, kind, namespace, why);

@@ -1,12 +1,13 @@
 //! Keeps an instance from deciding by less than another instance has seen, or by less than a new budget demands.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
 
 use super::budgets::BudgetEntry;
 use super::explain::refuse;
 use super::{BudgetId, Context, Namespace};
 use crate::io::{Command, Kind};
-use crate::model::{BudgetStatus, ResourceVersion};
+use crate::model::{BudgetStatus, ResourceVersion, Timestamp};
 use crate::verdict::DenyReason;
 
 #[derive(Clone, Debug, Default)]
@@ -19,9 +20,14 @@ pub(super) struct Behind {
     /// Claims that a consistent list has shown to be impossible: the claim existed before the list was sent, and
     /// exceeds it. Such a claim is of an etcd that was restored since, or of another etcd.
     impossible: Vec<Claim>,
+    /// When the API server said, upon a list, that it does not serve a kind of which nothing is cached.
+    not_served: BTreeMap<Kind, Timestamp>,
     /// Requests that wait until this instance has seen what the claims demand.
     waiting: BTreeSet<String>,
 }
+
+/// How long an instance goes by the answer that a kind is not served. Then it asks again.
+const NOT_SERVED_FOR: Duration = Duration::from_secs(5);
 
 /// A budget demands that whoever decides by it has seen this version of this kind.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -69,6 +75,22 @@ impl Namespace {
             }
         }
         current
+    }
+
+    /// Returns whether a budget may name the pod's workload by an owner that this instance has not seen. If so, asks for
+    /// a list.
+    pub(super) fn needs_owners(&mut self, cx: &mut Context<'_>, pod: &str) -> bool {
+        let Some(kind) = self.unseen_owner(cx, pod) else { return false };
+        let not_served = self.behind.not_served.get(&kind);
+        if not_served.is_some_and(|since| cx.now < *since + NOT_SERVED_FOR) {
+            return false;
+        }
+        if !self.behind.listing.contains_key(&kind) {
+            let sent = self.claims(cx, &kind);
+            self.behind.listing.insert(kind.clone(), sent);
+            cx.send(Command::ListNamespace { kind, namespace: self.name.to_string() });
+        }
+        true
     }
 
     /// Returns whether this instance has seen the pods that the budget's status was computed from.
@@ -142,7 +164,8 @@ impl Namespace {
         let kinds = self.behind.listing.keys();
         let has_seen = |c: &Claim| self.has_seen(cx, &c.budget, &c.kind, &c.version);
         let is_seen = |kind: &Kind| self.claims(cx, kind).iter().all(has_seen);
-        if kinds.into_iter().all(is_seen) {
+        // Requests also wait here until the watch has shown the budgets that an answer has shown.
+        if self.successors.is_empty() && kinds.into_iter().all(is_seen) {
             self.start_waiting(cx);
         }
     }
@@ -178,6 +201,18 @@ impl Namespace {
         for kind in self.behind.snapshots.iter().filter_map(passed).collect::<Vec<_>>() {
             self.behind.snapshots.remove(&kind);
         }
+        self.touch_all(cx);
+        if self.behind.listing.is_empty() {
+            self.start_waiting(cx);
+        }
+    }
+
+    /// The kind is not served, and the cache holds nothing of it. The claims of the list cannot be met.
+    pub(crate) fn nothing_to_list(&mut self, cx: &mut Context<'_>, kind: &Kind) {
+        self.behind.not_served.insert(kind.clone(), cx.now);
+        let claims = self.behind.listing.remove(kind).unwrap_or_default();
+        self.behind.impossible.retain(|claim| !claims.contains(claim));
+        self.behind.impossible.extend(claims);
         self.touch_all(cx);
         if self.behind.listing.is_empty() {
             self.start_waiting(cx);

@@ -141,7 +141,8 @@ impl Namespace {
     /// budget: a list that the watch begins anew with shows no deletion.
     pub(crate) fn is_listed(&self, change: &Change<Budget>) -> bool {
         let Change::Applied(budget) = change else { return false };
-        let known = self.budgets.contains_key(&budget.key);
+        let known =
+            self.budgets.contains_key(&budget.key) || self.successors.contains_key(&budget.key);
         let listed = self.budget_lists.versions.get(&budget.key.kind.watched());
         !known && listed.is_some_and(|listed| !listed.is_older_than(&budget.version))
     }

@@ -96,7 +96,10 @@ impl Namespace {
                 self.create_budget(cx, &id, budget);
                 self.budget_gone(cx, &id, writer);
             }
-            None => self.create_budget(cx, &id, budget),
+            None => {
+                let budget = self.newest_of(&id, budget);
+                self.create_budget(cx, &id, budget);
+            }
         }
     }
 
@@ -114,25 +117,25 @@ impl Namespace {
         }
     }
 
-    /// A list that is ahead of the watch shows this budget. If the budget was recreated, the watch still has to show
-    /// what its predecessor granted last. Until it has shown the deletion, evictions in this namespace are denied.
+    /// A list that is ahead of the watch shows this budget. If the watch has not shown it, the watch may still have to
+    /// show what a predecessor of the same name granted last. Until then nothing is allowed in this namespace.
     pub(crate) fn apply_listed_budget(&mut self, cx: &mut Context<'_>, budget: Budget) {
         let id = self.budget_id(&budget.key);
-        let known = self.budgets.get(&id).map(|entry| &entry.object);
-        let is_successor = known.is_some_and(|known| {
-            !known.uid.is_empty()
-                && known.uid != budget.uid
-                && !budget.version.is_older_than(&known.version)
+        let is_shown = self.budgets.get(&id).is_some_and(|entry| {
+            let known = &entry.object;
+            known.uid.is_empty()
+                || known.uid == budget.uid
+                || budget.version.is_older_than(&known.version)
         });
-        if is_successor {
-            self.note_successor(id, Box::new(budget));
-        } else {
+        if is_shown {
             self.apply_budget(cx, budget);
+        } else {
+            self.note_successor(id, Box::new(budget));
         }
     }
 
-    /// An answer shows that the budget was recreated. Answers overtake each other: a budget that was recreated twice is
-    /// the newest that any answer has shown.
+    /// An answer shows a budget that the watch has not shown. Answers overtake each other: a budget that was recreated
+    /// twice is the newest that any answer has shown.
     pub(super) fn note_successor(&mut self, id: BudgetId, shown: Box<Budget>) {
         let known = self.successors.get(&id);
         if known.is_none_or(|known| !shown.version.is_older_than(&known.version)) {
@@ -175,8 +178,12 @@ impl Namespace {
         entry.object = budget;
         entry.scope = effective_scope(cx, &entry.object);
         if reselect {
+            // Other budgets may have granted pods that this budget selects from now on.
+            let version = entry.object.version.clone();
+            entry.first_version = version;
             self.index(id);
             self.select_all(id);
+            self.note_objects(id);
         } else {
             for name in &selected {
                 self.select(id, name, true);
@@ -195,6 +202,7 @@ impl Namespace {
         if self.budgets.get(key).is_some_and(|entry| is_it(&entry.object.uid)) {
             self.delete_budget(cx, key);
         }
+        self.successors.retain(|of, successor| **of != *key || successor.uid != uid);
     }
 
     pub(crate) fn delete_budget(&mut self, cx: &mut Context<'_>, key: &BudgetKey) {
@@ -252,7 +260,9 @@ impl Namespace {
             self.orphan_replacements(id, waiting);
             self.orphans.insert(id.clone(), grants);
             let due = Due::Orphan { budget: id.clone() };
-            cx.timers.at(cx.now + ORPHANED_GRANTS_KEPT, &self.name, due);
+            let until = cx.now + ORPHANED_GRANTS_KEPT;
+            self.orphans_until.insert(id.clone(), until);
+            cx.timers.at(until, &self.name, due);
         }
         self.forget_granted(cx, id);
         self.forget_reservations(id);
@@ -281,6 +291,7 @@ impl Namespace {
         self.budgets.insert(id.clone(), entry);
         self.index(id);
         self.select_all(id);
+        self.note_objects(id);
         self.expect_owners(id);
         self.take_in_grants(cx, id);
         self.adopt_orphans(cx, id);
@@ -357,6 +368,22 @@ impl Namespace {
             self.select(id, &name, true);
             if let Some(budget) = self.budgets.get_mut(id) {
                 budget.seen.note(&Kind::Pod, &version);
+            }
+        }
+    }
+
+    /// The budget's numbers rest on the groups, Workloads and owners of the namespace.
+    fn note_objects(&mut self, id: &BudgetId) {
+        let objects = &self.objects;
+        let groups = objects.groups.iter().map(|((api, _), g)| (Kind::PodGroup(*api), &g.version));
+        let loads =
+            objects.workloads.iter().map(|((api, _), w)| (Kind::Workload(*api), &w.version));
+        let owners = objects.owners.iter().flat_map(|(kind, of_kind)| {
+            of_kind.values().map(|owner| (Kind::Owner(kind.clone()), &owner.version))
+        });
+        if let Some(budget) = self.budgets.get_mut(id) {
+            for (kind, version) in groups.chain(loads).chain(owners) {
+                budget.seen.note(&kind, version);
             }
         }
     }

@@ -68,7 +68,12 @@ impl Ledger {
     }
 
     pub(super) fn into_committed(self) -> Vec<LiveGrant> {
-        self.grants.into_values().filter(|g| g.state != State::InFlight).collect()
+        // What a renewal in flight stands in for is still true.
+        let settled = |live: LiveGrant| match live.state {
+            State::InFlight => live.replaced.map(|replaced| *replaced),
+            State::Committed | State::Adopted => Some(live),
+        };
+        self.grants.into_values().filter_map(settled).collect()
     }
 
     /// Returns a grant that is not just being written.

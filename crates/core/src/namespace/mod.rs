@@ -84,8 +84,8 @@ pub(crate) struct Namespace {
     controllers: Controllers,
     budgets: BTreeMap<BudgetId, BudgetEntry>,
     budget_index: SelectorIndex<BudgetId>,
-    /// Budgets that were recreated, as an answer showed. Each is in force when the watch has shown the deletion of
-    /// its predecessor, and with it the last grants. Until then nothing is allowed in this namespace.
+    /// Budgets that an answer has shown and the watch has not. Each is in force when the watch has shown it, or the
+    /// deletion of its predecessor, and with that the last grants. Until then nothing is allowed in this namespace.
     successors: BTreeMap<BudgetId, Box<Budget>>,
     /// Budgets that name a workload instead of labels.
     targets: BTreeMap<Target, BTreeSet<BudgetId>>,
@@ -99,6 +99,8 @@ pub(crate) struct Namespace {
     granted: BTreeMap<String, BTreeSet<BudgetId>>,
     /// Grants of budgets that were deleted less than two minutes ago (semantics 5).
     orphans: BTreeMap<BudgetId, Vec<LiveGrant>>,
+    /// Until when what a deleted budget left is kept.
+    orphans_until: BTreeMap<BudgetId, Timestamp>,
     /// Replacements that these budgets waited for.
     orphan_replacements: BTreeMap<BudgetId, Vec<PendingReplacement>>,
     /// Boxed, because a node of the tree is made and dropped with every request that comes alone.
@@ -191,6 +193,7 @@ impl Namespace {
             scales: BTreeMap::new(),
             granted: BTreeMap::new(),
             orphans: BTreeMap::new(),
+            orphans_until: BTreeMap::new(),
             orphan_replacements: BTreeMap::new(),
             requests: BTreeMap::new(),
             abandoned: BTreeMap::new(),
@@ -215,6 +218,7 @@ impl Namespace {
             && self.objects.owners.is_empty()
             && self.orphans.is_empty()
             && self.requests.is_empty()
+            && self.successors.is_empty()
             // An answer that is under way must meet the request for it.
             && self.budget_lists.is_idle()
     }
@@ -242,9 +246,12 @@ impl Namespace {
             }
             Kind::Budget | Kind::UnavailableBudget => {
                 let of_kind = self.budgets.values().filter(|b| b.id.kind.watched() == *kind);
-                let gone = of_kind.filter(|b| gone(&b.id.object.name, &b.object.version));
-                for id in gone.map(|b| b.id.clone()).collect::<Vec<_>>() {
-                    self.successors.retain(|of, successor| *of != id || newer(&successor.version));
+                let absent = of_kind.filter(|b| gone(&b.id.object.name, &b.object.version));
+                let absent: Vec<BudgetId> = absent.map(|b| b.id.clone()).collect();
+                self.successors.retain(|of, successor| {
+                    of.kind.watched() != *kind || !gone(&of.object.name, &successor.version)
+                });
+                for id in absent {
                     self.delete_budget(cx, &id);
                 }
             }

@@ -44,6 +44,11 @@ impl Namespace {
 
     /// Two minutes are over: nothing that the deleted budget granted is under way any more.
     pub(super) fn forget_orphans(&mut self, cx: &mut Context<'_>, id: &BudgetId) {
+        // A timer of an earlier deletion says nothing of the last one.
+        if self.orphans_until.get(id).is_some_and(|until| cx.now < *until) {
+            return;
+        }
+        self.orphans_until.remove(id);
         self.forget_adopted(cx, id);
         for live in self.orphans.remove(id).unwrap_or_default() {
             self.recount_grants(cx, &live.grant.pod);

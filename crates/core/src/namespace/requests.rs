@@ -45,6 +45,8 @@ pub(super) struct Request {
     pub(super) uid: Option<String>,
     /// The deadline passed while a write was under way; its outcome only matters for the refund.
     pub(super) answered: bool,
+    /// The API server has shown the pod since the request came, and the cache is as new.
+    is_read: bool,
 }
 
 #[derive(Clone, Debug)]
@@ -90,6 +92,7 @@ impl Namespace {
             wrote: BTreeSet::new(),
             uid: None,
             answered: false,
+            is_read: false,
         };
         self.requests.insert(id.clone(), Box::new(request));
         self.start(cx, &id);
@@ -115,6 +118,11 @@ impl Namespace {
             self.decide(cx, id);
             return;
         }
+        self.read_pod(cx, id);
+    }
+
+    fn read_pod(&mut self, cx: &mut Context<'_>, id: &str) {
+        let Some(request) = self.requests.get_mut(id) else { return };
         if let Some(object) = request.eviction.object.take() {
             // As good as a read: what the API server is about to change is this very state.
             return self.decide_read(cx, id, PodReadOutcome::Found(object));
@@ -143,6 +151,7 @@ impl Namespace {
             }
         };
         request.uid = Some(pod.uid.clone());
+        request.is_read = true;
         if request.eviction.uid.as_ref().is_some_and(|uid| *uid != pod.uid) {
             return self.allow(cx, id, AllowReason::UidMismatch);
         }
@@ -176,7 +185,7 @@ impl Namespace {
 
     /// Ask every budget in memory; only if none objects, begin to record.
     fn decide(&mut self, cx: &mut Context<'_>, id: &str) {
-        if self.deny_while_recreated(cx, id) {
+        if self.wait_for_successors(id) {
             return;
         }
         let Some(request) = self.requests.get_mut(id) else { return };
@@ -186,6 +195,9 @@ impl Namespace {
         let operation = request.eviction.operation;
         let exempt = request.eviction.exempt;
         let covering = concerned(&entry.budgets, operation);
+        if self.needs_owners(cx, &name) {
+            return self.wait(id);
+        }
         // Every one is asked, so that all lists that are needed are asked for at once.
         let behind = covering.iter().filter(|budget| !self.is_current(cx, budget)).count();
         if behind > 0 {
@@ -226,6 +238,11 @@ impl Namespace {
             return self.deny(cx, id, denial);
         }
         let uid = pod.pod.uid.to_string();
+        // The pod may have labels by now that another budget selects.
+        let is_read = self.requests.get(id).is_some_and(|request| request.is_read);
+        if !is_read && self.has_budget_beside(cx, &covering, id) {
+            return self.read_pod(cx, id);
+        }
         // A budget that the cache does not have yet may object too.
         if !self.has_recent_budgets(cx, id) {
             return;
@@ -244,6 +261,23 @@ impl Namespace {
             in_flight: false,
         };
         self.reserve(cx, id, reserving, grants);
+    }
+
+    /// Returns whether this namespace has a budget that the operation concerns and that does not cover the pod, as far
+    /// as the cache shows the pod's labels.
+    fn has_budget_beside(&self, cx: &Context<'_>, covering: &Covering, id: &str) -> bool {
+        let Some(eviction) = self.requests.get(id).map(|request| &request.eviction) else {
+            return false;
+        };
+        let is_system = eviction.exempt && eviction.operation != Operation::Evict;
+        if is_system || planted!(StaleCoverage) {
+            return false;
+        }
+        if planted!(ServeUnsynced) && cx.unsynced.is_some() {
+            return false;
+        }
+        let all: Covering = self.budgets.keys().cloned().collect();
+        concerned(&all, eviction.operation).iter().any(|budget| !covering.contains(budget))
     }
 
     pub(super) fn deny(&mut self, cx: &mut Context<'_>, id: &str, denial: Denial) {
@@ -283,7 +317,10 @@ impl Namespace {
                 "the grant could not be recorded in time; try again in a moment",
             ),
         };
+        let unconfirmed = matches!(request.stage, Stage::Parked).then_some(());
         let denial = refuse(reason, why);
+        let denial = unconfirmed.and_then(|()| self.successor_denial()).unwrap_or(denial);
+        let Some(request) = self.requests.get_mut(id) else { return };
         let in_flight =
             matches!(&request.stage, Stage::Reserving(reserving) if reserving.in_flight);
         if in_flight {
@@ -393,7 +430,7 @@ impl Namespace {
 }
 
 /// The denial of every request while a cache is incomplete.
-fn unsynced(cx: &Context<'_>) -> Option<Denial> {
+pub(super) fn unsynced(cx: &Context<'_>) -> Option<Denial> {
     let kind = cx.unsynced.filter(|_| !planted!(ServeUnsynced))?;
     let why = format!("Holdfast is still reading the cluster ({kind}); try again in a moment");
     Some(refuse(DenyReason::BeingProcessed, &why))

@@ -2,7 +2,7 @@
 
 use super::assess::Opinion;
 use super::explain::{not_deleted, refuse};
-use super::requests::{Request, Reserving, Stage, is_running};
+use super::requests::{Request, Reserving, Stage, is_running, unsynced};
 use super::units::concerned;
 use super::writer::Op;
 use super::{BudgetId, Context, Namespace};
@@ -50,7 +50,7 @@ enum Renewed {
 impl Namespace {
     /// A Pending pod passes, recorded: it may be Ready before the eviction lands.
     pub(super) fn reserve_pending(&mut self, cx: &mut Context<'_>, id: &str, pod: Box<Pod>) {
-        if !self.has_recent_budgets(cx, id) || self.deny_while_recreated(cx, id) {
+        if !self.has_recent_budgets(cx, id) || self.wait_for_successors(id) {
             return;
         }
         let labels = Labels::lookup(&self.interner, &pod.labels);
@@ -74,14 +74,23 @@ impl Namespace {
         self.reserve(cx, id, reserving, grants);
     }
 
-    /// Returns whether the request was denied because a budget was recreated and may not be in force yet.
-    pub(super) fn deny_while_recreated(&mut self, cx: &mut Context<'_>, id: &str) -> bool {
-        let Some(budget) = self.successors.keys().next() else { return false };
-        let name = &budget.object.name;
-        let why =
-            format!("budget {name} was created again a moment ago, and is still being processed");
-        self.deny(cx, id, refuse(DenyReason::BeingProcessed, &why));
-        true
+    /// Returns whether the request waits, because an answer has shown a budget that the watch has not shown.
+    pub(super) fn wait_for_successors(&mut self, id: &str) -> bool {
+        let waits = !self.successors.is_empty();
+        if waits {
+            self.wait(id);
+        }
+        waits
+    }
+
+    /// The denial of requests while a budget is not in force that an answer has shown.
+    pub(super) fn successor_denial(&self) -> Option<Denial> {
+        let budget = self.successors.keys().next()?;
+        let why = format!(
+            "budget {} was created a moment ago, and Holdfast's watch has not shown it yet; try again in a moment",
+            budget.object.name
+        );
+        Some(refuse(DenyReason::BeingProcessed, &why))
     }
 
     /// The bounds on grants hold for Pending pods too.
@@ -153,6 +162,10 @@ impl Namespace {
 
     /// It is this request's turn at a budget's writer: decide again, on what is known now.
     pub(super) fn take_turn(&mut self, cx: &mut Context<'_>, budget: &BudgetId, id: &str) -> Turn {
+        if let Some(denial) = unsynced(cx) {
+            self.deny(cx, id, denial);
+            return Turn::Done;
+        }
         if !self.is_current(cx, budget) {
             self.refund(cx, id);
             self.wait(id);
@@ -337,8 +350,8 @@ impl Namespace {
     /// instances refund a reservation that is not completed in time.
     fn allow_if_held(&mut self, cx: &mut Context<'_>, id: &str) {
         // A list may have shown meanwhile that a budget was recreated, and the new one may cover the pod.
-        if self.deny_while_recreated(cx, id) {
-            return;
+        if let Some(denial) = self.successor_denial() {
+            return self.deny(cx, id, denial);
         }
         let Some(request) = self.requests.get(id) else { return };
         let Stage::Reserving(reserving) = &request.stage else { return };

@@ -15,6 +15,7 @@ impl Namespace {
             Kind::Budget | Kind::UnavailableBudget => {
                 let of_kind = self.budgets.values_mut().filter(|b| b.id.kind.watched() == *kind);
                 of_kind.for_each(|budget| budget.object.version = none());
+                self.successors.retain(|id, _| id.kind.watched() != *kind);
             }
             Kind::BuiltinBudget => {
                 self.builtins.values_mut().for_each(|entry| entry.object.version = none());

@@ -1,6 +1,7 @@
 //! Scales of controllers that are not watched, read through their `/scale` subresource.
 
 use std::borrow::Cow;
+use std::collections::BTreeSet;
 use std::time::Duration;
 
 use super::budgets::BudgetEntry;
@@ -18,8 +19,12 @@ const RETRY: Duration = Duration::from_secs(5);
 #[derive(Clone, Debug)]
 pub(super) struct ScaleEntry {
     reference: ControllerRef,
-    /// None until the first read is answered.
+    /// None until the owner of the reference was read.
     pub(super) outcome: Option<ScaleOutcome>,
+    /// Uids of the owners of this name that pods have named.
+    named: BTreeSet<String>,
+    /// Reads under way. Only the answer to the last one shows the newest owner of the name.
+    under_way: usize,
 }
 
 /// How upstream's finders answer for one controller reference (upstream 1.5).
@@ -60,17 +65,30 @@ impl Namespace {
     pub(super) fn ensure_scales(&mut self, cx: &mut Context<'_>, id: &BudgetId) {
         let Some(budget) = self.budgets.get(id) else { return };
         let missing: Vec<ControllerRef> = scaled_by(budget)
-            .filter(|c| self.watched_scale(c).is_none() && !self.scales.contains_key(&scale_key(c)))
+            .filter(|c| self.watched_scale(c).is_none() && !self.is_scale_known(c))
             .map(Cow::into_owned)
             .collect();
         for reference in missing {
-            self.scales.insert(
-                scale_key(&reference),
-                ScaleEntry { reference: reference.clone(), outcome: None },
-            );
+            let entry = self.scales.entry(scale_key(&reference)).or_insert_with(|| ScaleEntry {
+                reference: reference.clone(),
+                outcome: None,
+                named: BTreeSet::new(),
+                under_way: 0,
+            });
+            // What was read of another owner of the name says nothing of this one.
+            entry.outcome = None;
+            entry.named.insert(reference.uid.clone());
+            entry.under_way += 1;
+            entry.reference = reference.clone();
             let namespace = self.name.to_string();
             cx.send(Command::ReadScale { namespace, owner: reference });
         }
+    }
+
+    /// Returns whether the scale was read, or is being read, since a pod named this very owner.
+    fn is_scale_known(&self, reference: &ControllerRef) -> bool {
+        let entry = self.scales.get(&scale_key(reference));
+        entry.is_some_and(|entry| entry.named.contains(&reference.uid))
     }
 
     pub(crate) fn scale_read(
@@ -81,6 +99,10 @@ impl Namespace {
     ) {
         let key = scale_key(owner);
         let Some(entry) = self.scales.get_mut(&key) else { return };
+        entry.under_way = entry.under_way.saturating_sub(1);
+        if entry.under_way > 0 {
+            return;
+        }
         let again = if matches!(outcome, ScaleOutcome::Failed(_)) { RETRY } else { REFRESH };
         let changed = entry.outcome.as_ref() != Some(&outcome);
         entry.outcome = Some(outcome);
@@ -109,6 +131,7 @@ impl Namespace {
             let used = self.current_reference(&key).unwrap_or(reference);
             if let Some(entry) = self.scales.get_mut(&key) {
                 entry.reference = used.clone();
+                entry.under_way += 1;
             }
             cx.send(Command::ReadScale { namespace: self.name.to_string(), owner: used });
         }

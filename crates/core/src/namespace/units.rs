@@ -7,8 +7,9 @@ use std::sync::Arc;
 use super::budgets::BudgetEntry;
 use super::kept::{Facts, KeptPod};
 use super::pods::{PodEntry, ReplicaEntry};
-use super::{BudgetId, Covering, Namespace};
+use super::{BudgetId, Context, Covering, Namespace};
 use crate::intern::Interner;
+use crate::io::Kind;
 use crate::model::{
     BudgetKind, BudgetSpec, ControllerRef, GroupKind, LabelGroups, Operation, Owner, Phase, Scope,
     Target,
@@ -354,6 +355,22 @@ impl Namespace {
         // Kept with every pod.
         budgets.shrink_to_fit();
         budgets
+    }
+
+    /// Returns the kind of an owner of the pod that may exist and that this instance has not seen.
+    pub(super) fn unseen_owner(&self, cx: &Context<'_>, pod: &str) -> Option<Kind> {
+        if self.targets.is_empty() {
+            return None;
+        }
+        let pod = &self.pods.get(pod)?.pod;
+        let last = chain(&self.objects, pod.controller.as_deref()?).last()?;
+        let kind = owner_kind(&last.group_kind);
+        if self.objects.controller(last).is_some() || !Owner::is_watched(&kind) {
+            return None;
+        }
+        let kind = Kind::Owner(kind.into_owned());
+        // An owner exists before its pods.
+        (!self.has_seen(cx, "", &kind, &pod.version)).then_some(kind)
     }
 
     /// As [`Self::covering`], for a pod that is kept.

@@ -95,6 +95,7 @@ impl Namespace {
         let known = known.map(|entry| (entry.pod.uid.to_string(), entry.pod.version.clone()));
         match (salvaged, known) {
             (Some(pod), Some((_, version))) if is_older(&pod.version, &version) => return,
+            (Some(pod), None) if self.is_superseded(&Kind::Pod, &pod.version) => return,
             (Some(pod), _) => {
                 self.apply_pod(cx, Pod { ready: false, phase: Phase::Unknown, ..pod });
             }

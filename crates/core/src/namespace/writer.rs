@@ -169,7 +169,9 @@ impl Namespace {
             }
             entry.writer.looked(cx.leisure);
             // Others do it, or it would be done by less than was seen already.
-            if cx.leads && self.may_write_status(cx, id) {
+            // An instance that has adopted grants may be the only one that knows them.
+            let adopted = self.budgets.get(id).is_some_and(|b| b.ledger.has_adopted());
+            if (cx.leads || adopted) && self.may_write_status(cx, id) {
                 self.announce(cx, id);
                 self.commit(cx, id);
             } else {

@@ -319,12 +319,12 @@ fn an_answer_that_was_overtaken_does_not_hide_a_budget_that_was_recreated_twice(
     recreate(&mut world);
     let eviction = world.instance(0).eviction("c-1");
     let listed = world.instance(0).submit(eviction);
-    assert!(!world.reply(&listed).expect("answered").is_allow(), "the list shows the third");
+    assert!(world.reply(&listed).is_none(), "the list shows the third, and the watch does not");
     world.instance(0).deliver_answer(0);
     world.instance(0).release_kind(&Kind::Budget);
     world.instance(0).release_calls();
     world.advance(secs(6));
     assert!(world.evict_without_delete("a-0").is_allow());
-    assert_eq!(grants(&world, "one").len(), 1);
+    assert!(grants(&world, "one").iter().any(|grant| grant.pod == "a-0"), "the third covers it");
     assert!(!world.evict_without_delete("b-0").is_allow(), "two replicas of one budget");
 }

@@ -6,6 +6,7 @@ mod fresh;
 mod hostile;
 mod hostile_owners;
 mod known;
+mod second_review;
 
 use std::time::Duration;
 
