@@ -119,7 +119,7 @@ fn replica_set() -> Kind {
     Kind::Owner(GroupKind::new("apps", "ReplicaSet"))
 }
 
-/// A pod under a budget for a Deployment, of a ReplicaSet that the watch has not shown.
+/// A pod under a budget for a Deployment, of a `ReplicaSet` that the watch has not shown.
 #[test]
 fn a_target_ref_covers_pods_of_a_replica_set_that_was_not_seen_yet() {
     let mut world = World::new(Config::default());
@@ -171,9 +171,6 @@ fn a_whole_group_of_two_controllers_is_broken_until_the_driver_is_back() {
     assert!(!world.evict_without_delete("b-0").is_allow(), "a has lost its driver");
 }
 
-/// A budget over the workers of a JobSet that has a driver too: all is well, and one may go.
-/// One of the Jobs of a JobSet has done its work.
-/// A controller answers the loss of a pod by making the whole group anew, PodGroup and all.
 /// A kind that another instance has seen is not served any more, and this instance is new.
 #[test]
 fn a_watermark_of_a_kind_that_is_gone_does_not_deny_for_ever() {
@@ -249,7 +246,7 @@ fn a_watermark_of_a_kind_that_is_gone_does_not_deny_for_ever() {
                     engine.handle(at, Input::Snapshot { kind, namespace, outcome });
                 }
                 Command::Reply { verdict: Verdict::Deny(denial), .. } => {
-                    denials.push(denial.message)
+                    denials.push(denial.message);
                 }
                 Command::Reply { verdict: Verdict::Allow(_), .. } => return,
                 _ => {}
@@ -315,7 +312,6 @@ fn a_new_budget_demands_the_groups_as_of_its_creation() {
     assert!(!world.instance(1).decide("b-0").is_allow(), "a is broken, and the status says so");
 }
 
-/// As above: instance 0 has restarted, and its list of PodGroups was faster than that of budgets.
 /// Pods get the label that a budget selects. The watch of pods lags.
 #[test]
 fn pods_are_covered_by_the_labels_that_they_have() {
@@ -390,7 +386,7 @@ fn a_target_ref_to_a_workload_that_was_not_seen_yet() {
     assert_ne!(verdicts, [true, true], "two were lost, and one may be");
 }
 
-/// As above, with groups of a LeaderWorkerSet.
+/// As above, with groups of a `LeaderWorkerSet`.
 #[test]
 fn a_target_ref_to_a_leader_worker_set_that_was_not_seen_yet() {
     let mut world = World::new(Config::default());
