@@ -4,10 +4,10 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::sync::Arc;
 
-use crate::expected::sources;
 use crate::memory::{Memory, Moment};
-use crate::objects::{Budget, BudgetKey, BudgetKeys, Grant, Millis, Name, Object, Operation, Pod};
-use crate::replica;
+use crate::objects::{
+    Budget, BudgetKey, BudgetKeys, Grant, Millis, Name, Object, Operation, Pod, Scope,
+};
 use crate::state::State;
 
 /// How long the grants of a deleted budget count, on the slowest clock (semantics 5).
@@ -96,6 +96,14 @@ pub(crate) struct Recent {
     pub pod: Arc<Pod>,
 }
 
+/// A budget that was deleted.
+#[derive(Clone, Debug)]
+struct Deletion {
+    budget: BudgetKey,
+    version: u64,
+    grants: Vec<Grant>,
+}
+
 /// How a budget stood at the last look.
 #[derive(Clone, Debug)]
 pub(crate) struct Standing {
@@ -115,10 +123,11 @@ pub struct Auditor {
     pub(crate) losses: BTreeMap<String, Loss>,
     pub(crate) recent: Vec<Recent>,
     /// Pods that are gone, by uid, as they were last.
-    gone: BTreeMap<String, Arc<Pod>>,
+    pub(crate) gone: BTreeMap<String, Arc<Pod>>,
     /// Every grant that ever was, by the pod's uid.
     recorded: BTreeMap<String, BudgetKeys>,
     pub(crate) orphans: BTreeMap<BudgetKey, (Moment, Vec<Grant>)>,
+    deletions: Vec<Deletion>,
     pub(crate) standings: BTreeMap<BudgetKey, Standing>,
     pub(crate) unrecorded: Vec<Finding>,
     /// By the pod's uid: the highest generation that a status has shown.
@@ -182,6 +191,22 @@ impl Auditor {
         });
     }
 
+    /// The grants of a deleted budget count for two minutes from when an instance learns of the deletion (semantics 5).
+    /// `told` says whether every instance that runs has learned of the deletion that has this version.
+    pub fn tell_deletions(&mut self, told: &dyn Fn(&BudgetKey, u64) -> bool) {
+        for Deletion { budget, version, grants } in &self.deletions {
+            if told(budget, *version) {
+                continue;
+            }
+            let (since, kept) =
+                self.orphans.entry(budget.clone()).or_insert((Moment(self.now), Vec::new()));
+            *since = Moment(self.now);
+            kept.extend(
+                grants.iter().filter(|grant| !kept.contains(grant)).cloned().collect::<Vec<_>>(),
+            );
+        }
+    }
+
     /// An object was created or changed.
     pub fn stored(&mut self, object: Object) {
         match &object {
@@ -190,8 +215,7 @@ impl Auditor {
             Object::Owner(_) | Object::PodGroup(_) | Object::Workload(_) => {}
         }
         self.state.store(object);
-        self.drop_refilled();
-        self.drop_returned();
+        self.review_memory();
     }
 
     pub fn deleted(&mut self, object: &Object) {
@@ -206,11 +230,14 @@ impl Auditor {
             }
             Object::Budget(budget) => {
                 let grants = budget.status.grants.clone();
-                self.orphans.insert(budget.key.clone(), (Moment(self.now), grants));
+                self.orphans.insert(budget.key.clone(), (Moment(self.now), grants.clone()));
+                let (budget, version) = (budget.key.clone(), budget.version);
+                self.deletions.push(Deletion { budget, version, grants });
             }
             _ => {}
         }
         self.state.delete(object);
+        self.review_memory();
     }
 
     fn pod_stored(&mut self, pod: &Pod) {
@@ -244,26 +271,6 @@ impl Auditor {
         self.unrecorded.extend(findings);
     }
 
-    /// The memory of a source ends when the grants for its pods have ended and a selected pod of it is live (semantics
-    /// 4.3).
-    fn drop_returned(&mut self) {
-        if !self.memory.has_sources() {
-            return;
-        }
-        let mut memory = std::mem::take(&mut self.memory);
-        memory.drop_sources(|key, source, taken| {
-            let Some(budget) = self.state.budgets.get(key) else { return false };
-            let granted = budget.status.grants.iter().any(|g| taken.contains_key(&g.uid));
-            let is_live = |pod: &&Pod| !pod.is_finished() && !pod.terminating;
-            !granted
-                && self.state.selected(budget).filter(is_live).any(|pod| {
-                    let replica = replica::named(pod);
-                    replica.is_some_and(|r| sources(&self.state, &r, &[pod]).contains(source))
-                })
-        });
-        self.memory = memory;
-    }
-
     fn budget_stored(&mut self, budget: &Budget) {
         let before = self.state.budgets.get(&budget.key).cloned();
         if before.as_ref().is_none_or(|before| !same_spec(before, budget)) {
@@ -271,68 +278,22 @@ impl Auditor {
             self.decided_before.insert(budget.key.clone(), budget.status.grants.clone());
             self.memory.drop_deselected(budget);
         }
-        let had = |uid: &str| {
-            before.as_ref().is_some_and(|b| b.status.grants.iter().any(|g| g.uid == uid))
-        };
-        let is_new = |grant: &&Grant| !grant.uid.is_empty() && !had(&grant.uid);
-        for grant in budget.status.grants.iter().filter(is_new) {
-            self.recorded.entry(grant.uid.clone()).or_default().insert(budget.key.clone());
-            let name = Name::new(&budget.key.key.namespace, &grant.pod);
-            let pod = self.state.pods.get(&name).filter(|pod| pod.uid == grant.uid).cloned();
-            if let Some(pod) = &pod {
-                self.keep_size(budget, pod);
-            }
-            // The pod may have been gone when the grant was recorded.
-            if let Some(pod) = pod.or_else(|| self.gone.get(&grant.uid).cloned())
-                && grant.operation != Operation::Change
-            {
-                self.keep_sources(&[budget.key.clone()].into(), &pod);
-            }
-        }
-    }
-
-    /// A grant for a pod of a group that is disrupted as a whole records the group's size.
-    fn keep_size(&mut self, budget: &Budget, pod: &Pod) {
-        let Some(replica) = replica::named(pod) else { return };
-        let namespace = &pod.key.namespace;
-        if !replica::group(&self.state, namespace, &replica).is_some_and(|group| group.whole) {
-            return;
-        }
-        let pods: Vec<&Pod> = replica::of_replica(&self.state, namespace, &replica).collect();
-        let live = pods.iter().filter(|pod| !pod.is_finished() && !pod.terminating).count();
-        let uids: BTreeSet<Option<&str>> =
-            pods.iter().map(|pod| pod.controller.as_ref().map(|c| c.uid.as_str())).collect();
-        let sole = uids.first().filter(|_| uids.len() == 1).copied().flatten().map(str::to_owned);
-        let size = i64::try_from(live).unwrap_or(i64::MAX);
-        self.memory.keep_size(self.now, (budget.key.clone(), replica), (size, sole));
-    }
-
-    /// Sizes end when the group has as many pods again, or as many as its one controller wants, not counting those that
-    /// grants took or may take.
-    fn drop_refilled(&mut self) {
-        let refilled = |budget: &BudgetKey, replica: &replica::Replica, size: i64, controller| {
-            let namespace = &budget.key.namespace;
-            let stays = |pod: &&Pod| {
-                !pod.is_finished()
-                    && !pod.terminating
-                    && !self.losses.contains_key(&pod.uid)
-                    && !self.is_granted(pod, &|_| true)
-            };
-            let pods = replica::of_replica(&self.state, namespace, replica).filter(stays).count();
-            let owner = self.state.owners.values().find(|o| controller == Some(o.uid.as_str()));
-            let wanted = owner.and_then(|owner| owner.replicas).unwrap_or(size);
-            i64::try_from(pods).unwrap_or(i64::MAX) >= size.min(wanted)
-        };
-        let over: Vec<_> = self
-            .memory
-            .sizes()
-            .filter(|(budget, replica, size, controller)| {
-                refilled(budget, replica, *size, *controller)
+        let earlier = |grant: &Grant| {
+            before.as_ref().is_some_and(|b| {
+                let same = |g: &Grant| g.uid == grant.uid && g.eviction == grant.eviction;
+                b.status.grants.iter().any(same)
             })
-            .map(|(budget, replica, ..)| (budget.clone(), replica.clone()))
-            .collect();
-        for key in over {
-            self.memory.drop_size(&key);
+        };
+        // A budget that counts pods records nothing with a grant. After an edit of the scope the next write does.
+        let recounts = before.as_ref().is_some_and(|before| before.scope != budget.scope);
+        for grant in budget.status.grants.iter().filter(|grant| !grant.uid.is_empty()) {
+            let is_new = !earlier(grant);
+            if is_new {
+                self.recorded.entry(grant.uid.clone()).or_default().insert(budget.key.clone());
+            }
+            if budget.scope == Scope::Replica && (is_new || recounts) {
+                self.keep(budget, grant, is_new);
+            }
         }
     }
 
@@ -365,22 +326,12 @@ impl Auditor {
 
     fn lose(&mut self, pod: &Pod, budgets: BudgetKeys, generation: Option<i64>) {
         if generation.is_none() {
-            self.keep_sources(&budgets, pod);
+            for budget in &budgets {
+                self.memory.lose(budget, &pod.uid);
+            }
         }
         let loss = Loss { pod: pod.key.clone(), budgets, generation };
         self.losses.insert(pod.uid.clone(), loss);
-    }
-
-    fn keep_sources(&mut self, budgets: &BudgetKeys, pod: &Pod) {
-        let Some(replica) = replica::named(pod) else { return };
-        let sources = sources(&self.state, &replica, &[pod]);
-        // A budget that was edited since it granted the loss may select other pods.
-        let selects = |key: &&BudgetKey| self.state.budgets.get(*key).is_none_or(|b| b.covers(pod));
-        for budget in budgets.iter().filter(selects) {
-            for source in &sources {
-                self.memory.keep_source(budget, source.clone(), pod);
-            }
-        }
     }
 
     pub fn covering<'a>(&'a self, pod: &'a Pod) -> impl Iterator<Item = &'a Budget> + 'a {
@@ -388,7 +339,7 @@ impl Auditor {
     }
 
     /// Whether a grant that counts names this pod, in a stored or a lately deleted budget.
-    fn is_granted(&self, pod: &Pod, counts: &dyn Fn(&Grant) -> bool) -> bool {
+    pub(crate) fn is_granted(&self, pod: &Pod, counts: &dyn Fn(&Grant) -> bool) -> bool {
         let stored = self.state.budgets.values().flat_map(|b| &b.status.grants);
         let mut stored = stored.filter(|g| counts(g));
         stored.any(|g| g.pod == pod.key.name && g.uid == pod.uid)

@@ -177,6 +177,17 @@ fn job_set(source: &Source) -> Option<&String> {
     }
 }
 
+/// Whether a source that only a grant remembers says that there should be replicas.
+pub fn stands(state: &State, namespace: &str, source: &Source) -> bool {
+    let has_replicas = |source| number(state, namespace, source).is_some_and(|n| n > 0);
+    match source {
+        Source::Groups(groups) => group_count(state, namespace, groups) > 0,
+        // Its Jobs count, or its PodGroups.
+        Source::JobSet(..) => exists(state, namespace, source),
+        _ => exists(state, namespace, source) && has_replicas(source),
+    }
+}
+
 /// Whether a source that only a grant remembers is still there to be counted.
 fn exists(state: &State, namespace: &str, source: &Source) -> bool {
     let active = |kind: Kind, name: &str| {

@@ -171,7 +171,7 @@ impl Auditor {
     }
 
     /// Whether the budget refuses a pod that has no grant in it. Grants that may have passed to the
-    /// next pod of their name, those of a deleted budget, and sizes that are about ten minutes old may count or not.
+    /// next pod of their name, those of a deleted budget, and doubtful memories may count or not.
     pub fn blocks(&self, budget: &Budget, pod: &Pod, operation: Operation) -> bool {
         let stored = || self.state.budgets.values().flat_map(|b| &b.status.grants);
         let orphans = || self.orphans.values().flat_map(|(_, grants)| grants);
@@ -193,15 +193,16 @@ impl Auditor {
     pub fn judge_status(&self, budget: &Budget) -> Option<Finding> {
         let status = &budget.status;
         let shown = (status.allowed, status.healthy, status.desired, status.expected);
-        let sure = self.memory.sure(self.now);
-        let [now, other] =
-            [&self.memory, &*sure].map(|memory| count(budget, &self.state, memory, &|_| false));
+        let now = count(budget, &self.state, &self.memory, &|_| false);
+        let variants = self.memory.variants(&budget.key, self.now);
+        let mut variants =
+            variants.iter().map(|memory| count(budget, &self.state, memory, &|_| false));
         let counted = |now: &Count| (now.allowed(budget), now.healthy, now.desired, now.expected);
         let is_shown = |now: &Count| match &now.closed {
             Some(_) => status.allowed == 0,
             None => shown == counted(now),
         };
-        let same = is_shown(&now) || is_shown(&other);
+        let same = variants.any(|count| is_shown(&count));
         let counted = counted(&now);
         (!same).then(|| Finding {
             rule: Rule::L1,

@@ -21,6 +21,7 @@ pub mod json;
 mod judge;
 mod memory;
 pub mod objects;
+mod remember;
 mod replica;
 mod rules;
 mod state;

@@ -231,7 +231,7 @@ impl Engine {
                 let name = self.shared_name(&change.object().key.object.namespace);
                 self.within(now, &name, |ns, cx| match change {
                     Change::Applied(budget) => ns.apply_budget(cx, budget),
-                    Change::Deleted(budget) => ns.delete_budget_of(cx, &budget.key, &budget.uid),
+                    Change::Deleted(budget) => ns.delete_budget_of(cx, budget),
                 });
             }
             Input::BuiltinBudget(change) => {

@@ -96,12 +96,17 @@ impl History {
     /// Recorded in the budget, allowed, executed, gone, and the grant is dropped.
     fn evict(&mut self, budget: &str, pod: &str) {
         self.grant(budget, pod);
+        self.take(pod);
+        self.drop_grants(budget);
+    }
+
+    /// Allowed, executed and gone.
+    fn take(&mut self, pod: &str) {
         let id = self.allow(pod);
         let allow = self.auditor.end(&id).expect("in flight");
         self.auditor.take(&allow, &Name::new("ns", pod));
         self.edit_pod(pod, |pod| (pod.evicted, pod.terminating) = (true, true));
         self.remove(pod);
-        self.drop_grants(budget);
     }
 
     fn count(&self, budget: &str) -> Count {

@@ -1,5 +1,6 @@
 //! Semantics 3 and 4: replicas, minCount, and how many are expected.
 
+use holdfast_audit::objects::{Grant, Object, Operation, Scope};
 use serde_json::json;
 
 use crate::{History, gang, lws, lws_pod, member, pairs, ready_pod, replicas, with};
@@ -194,8 +195,8 @@ fn an_owner_without_pods_counts_by_its_template() {
     assert_eq!(history.numbers("b"), (1, 0, 1), "an owner that is being deleted does not count");
 }
 
-#[test]
-fn a_source_without_a_template_is_kept_by_the_grant_that_emptied_it() {
+/// `PodGroups` `a` and `b` of one pod each, with controllers of their own.
+fn two_trains() -> History {
     let mut history = History::default();
     for name in ["a", "b"] {
         let references = json!([{"apiVersion": "example.com/v1", "kind": "Train", "name": name,
@@ -203,6 +204,24 @@ fn a_source_without_a_template_is_kept_by_the_grant_that_emptied_it() {
         history.store(with(gang(name, 1), "/metadata/ownerReferences", references));
         history.store(member(&format!("{name}-0"), name));
     }
+    history
+}
+
+/// Whether the status may show two expected replicas, and whether it may show one.
+fn may_expect_two_and_one(history: &mut History) -> (bool, bool) {
+    let [two, one] = [(0, 1, 1, 2), (1, 1, 0, 1)].map(|numbers| {
+        history.edit_budget("b", |budget| {
+            let status = &mut budget.status;
+            (status.allowed, status.healthy, status.desired, status.expected) = numbers;
+        });
+        history.auditor.judge_status(&history.budget("b")).is_none()
+    });
+    (two, one)
+}
+
+#[test]
+fn a_source_without_a_template_is_kept_by_the_grant_that_emptied_it() {
+    let mut history = two_trains();
     history.store(one_may_go());
     history.evict("b", "a-0");
     assert_eq!(history.numbers("b"), (1, 1, 2), "the grant remembers the source");
@@ -212,14 +231,124 @@ fn a_source_without_a_template_is_kept_by_the_grant_that_emptied_it() {
     assert_eq!(history.numbers("b"), (1, 0, 1), "a loss without a grant is not remembered");
 }
 
-/// Ruling 2, hole 3: minCount shrank with the pod that the grant took.
+/// Found by seeds 101769 and 113487 of swarm: the grant was refunded while the cache still had the pod.
 #[test]
-fn a_group_that_is_disrupted_whole_keeps_its_size_until_it_is_refilled() {
+fn a_source_may_be_forgotten_if_no_operation_took_the_granted_pod() {
+    let mut history = two_trains();
+    history.store(one_may_go());
+    history.grant("b", "a-0");
+    history.remove("a-0");
+    history.drop_grants("b");
+    assert_eq!(may_expect_two_and_one(&mut history), (true, true));
+    let mut history = two_trains();
+    history.store(one_may_go());
+    history.evict("b", "a-0");
+    assert_eq!(may_expect_two_and_one(&mut history), (true, false));
+}
+
+#[test]
+fn a_source_that_was_gone_for_a_while_may_be_forgotten() {
+    let mut history = two_trains();
+    history.store(one_may_go());
+    history.evict("b", "a-0");
+    let group = history.auditor.state().groups.values().next().expect("a").clone();
+    history.auditor.deleted(&Object::PodGroup((*group).clone()));
+    assert_eq!(may_expect_two_and_one(&mut history), (false, true));
+    history.auditor.stored(Object::PodGroup((*group).clone()));
+    assert_eq!(may_expect_two_and_one(&mut history), (true, true));
+}
+
+/// Found by seeds 113584, 114311, 119002 and 121867 of swarm.
+#[test]
+fn a_grant_of_a_budget_that_counted_pods_need_not_remember_the_source() {
+    let mut history = two_trains();
+    history.store(with(one_may_go(), "/spec/budgetScope", json!("Pod")));
+    history.grant("b", "a-0");
+    history.edit_budget("b", |budget| budget.scope = Scope::Replica);
+    history.take("a-0");
+    history.drop_grants("b");
+    assert_eq!(may_expect_two_and_one(&mut history), (true, true));
+}
+
+/// `PodGroups` `a` and `b` of two pods each that are disrupted as a whole. One replica may go.
+fn two_wholes() -> History {
     let mut history = pairs(&["a", "b"]);
     for name in ["a", "b"] {
         history.store(with(gang(name, 1), "/spec/disruptionMode", json!({"all": {}})));
     }
     history.store(replicas("b", &json!({"minAvailable": 1})));
+    history
+}
+
+/// Whether the status may show one healthy replica of two, and whether it may show two.
+fn may_have_one_and_two(history: &mut History) -> (bool, bool) {
+    let [one, two] = [(0, 1, 1, 2), (1, 2, 1, 2)].map(|numbers| {
+        history.edit_budget("b", |budget| {
+            let status = &mut budget.status;
+            (status.allowed, status.healthy, status.desired, status.expected) = numbers;
+        });
+        history.auditor.judge_status(&history.budget("b")).is_none()
+    });
+    (one, two)
+}
+
+/// Found by seed 100986 of swarm: the pod was gone when the grant was recorded.
+#[test]
+fn a_writer_that_lags_may_have_recorded_a_size() {
+    let mut history = two_wholes();
+    let known = history.auditor.state().clone();
+    let uid = history.pod("a-0").uid;
+    history.remove("a-0");
+    history.edit_budget("b", |budget| {
+        let (pod, eviction) = ("a-0".to_owned(), "late".to_owned());
+        let operation = Operation::Evict;
+        budget.status.grants.push(Grant { pod, uid: uid.clone(), eviction, operation });
+    });
+    let budget = history.budget("b");
+    history.drop_grants("b");
+    assert_eq!(may_have_one_and_two(&mut history), (false, true));
+    history.auditor.learn_sizes(&budget, &budget.status.grants, &known);
+    assert_eq!(may_have_one_and_two(&mut history), (true, true));
+}
+
+#[test]
+fn a_size_may_be_forgotten_if_no_operation_took_the_granted_pod() {
+    let mut history = two_wholes();
+    history.grant("b", "a-0");
+    history.remove("a-0");
+    history.drop_grants("b");
+    assert_eq!(may_have_one_and_two(&mut history), (true, true));
+    let mut history = two_wholes();
+    history.evict("b", "a-0");
+    assert_eq!(may_have_one_and_two(&mut history), (true, false));
+}
+
+/// Found by seed 114612 of swarm.
+#[test]
+fn a_group_is_as_large_as_its_only_controller_wants_while_it_wants_so_few() {
+    let mut history = two_wholes();
+    let set = |replicas: i64| {
+        json!({"apiVersion": "apps/v1", "kind": "ReplicaSet", "metadata": {"name": "set"},
+            "spec": {"replicas": replicas}})
+    };
+    history.store(set(2));
+    let owner = json!([{"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": "set", "uid": "uid-set",
+        "controller": true}]);
+    for name in ["a-0", "a-1"] {
+        history.store(with(member(name, "a"), "/metadata/ownerReferences", owner.clone()));
+    }
+    history.evict("b", "a-0");
+    assert_eq!(may_have_one_and_two(&mut history), (true, false));
+    history.store(set(1));
+    assert_eq!(may_have_one_and_two(&mut history), (false, true));
+    history.store(set(2));
+    assert_eq!(may_have_one_and_two(&mut history), (true, true), "an instance may have noticed");
+}
+
+/// Ruling 2, hole 3: minCount shrank with the pod that the grant took.
+#[test]
+fn a_group_that_is_disrupted_whole_keeps_its_size_until_it_is_refilled() {
+    let mut history = two_wholes();
     assert_eq!(history.numbers("b").0, 2);
     history.evict("b", "a-0");
     assert_eq!(history.numbers("b").0, 1, "a had two pods and has one");

@@ -1,6 +1,7 @@
 //! Semantics 6: which evictions a budget refuses.
 
-use holdfast_audit::objects::Phase;
+use holdfast_audit::ORPHANS_KEPT_MS;
+use holdfast_audit::objects::{Object, Phase};
 use serde_json::json;
 
 use crate::{History, gang, member, pairs, pods, ready_pod, replicas, with};
@@ -121,4 +122,23 @@ fn single_pods_go_by_upstreams_rule() {
     history.store(with(pods("b", &json!({"minAvailable": 0})), "/spec/selector", json!({})));
     history.edit_pod("q", |pod| pod.ready = false);
     assert!(history.blocks("b", "p"), "upstream asks for a desired count above 0");
+}
+
+/// A new process may list from an API server that is behind, and then learns of the deletion late.
+#[test]
+fn a_grant_of_a_deleted_budget_counts_until_every_instance_has_known_of_the_deletion_for_long() {
+    let mut history = pairs(&["a", "b"]);
+    history.store(minimum(1));
+    history.store(replicas("gone", &json!({"minAvailable": 0})));
+    history.grant("gone", "a-0");
+    let gone = history.budget("gone");
+    history.auditor.deleted(&Object::Budget(gone));
+    assert!(history.blocks("b", "b-0"));
+    history.auditor.pass_time(ORPHANS_KEPT_MS + 1);
+    assert!(!history.blocks("b", "b-0"));
+    history.auditor.tell_deletions(&|_, _| false);
+    assert!(history.blocks("b", "b-0"));
+    history.auditor.pass_time(2 * ORPHANS_KEPT_MS + 1);
+    history.auditor.tell_deletions(&|_, _| true);
+    assert!(!history.blocks("b", "b-0"));
 }

@@ -176,7 +176,8 @@ impl Namespace {
         }
         let Some(entry) = self.budgets.get_mut(id) else { return };
         entry.object = budget;
-        entry.scope = effective_scope(cx, &entry.object);
+        let scope = std::mem::replace(&mut entry.scope, effective_scope(cx, &entry.object));
+        let counts_replicas = scope == Scope::Pod && entry.scope == Scope::Workload;
         if reselect {
             // Other budgets may have granted pods that this budget selects from now on.
             let version = entry.object.version.clone();
@@ -191,18 +192,34 @@ impl Namespace {
         }
         self.expect_owners(id);
         self.take_in_grants(cx, id);
+        if counts_replicas {
+            self.expect_replacements(cx, id);
+        }
         self.touch(cx, id);
         self.touch_sharers(cx, id);
     }
 
-    /// The watch says that this very budget is gone.
-    pub(crate) fn delete_budget_of(&mut self, cx: &mut Context<'_>, key: &BudgetKey, uid: &str) {
+    /// The watch shows the last state of a budget that is gone.
+    pub(crate) fn delete_budget_of(&mut self, cx: &mut Context<'_>, last: Budget) {
+        let id = self.budget_id(&last.key);
+        self.successors.retain(|of, successor| *of != id || successor.uid != last.uid);
+        let own = self.budgets.get(&id).map(|entry| &entry.object);
         // The uid of a budget that was never decoded may be unknown.
-        let is_it = |own: &str| own == uid || own.is_empty();
-        if self.budgets.get(key).is_some_and(|entry| is_it(&entry.object.uid)) {
-            self.delete_budget(cx, key);
+        let is_it = own.is_some_and(|own| own.uid == last.uid || own.uid.is_empty());
+        let is_unseen = match own {
+            Some(own) => !is_it && own.version.is_older_than(&last.version),
+            // Nothing is known of a budget that came and went, unless an answer has shown its successor.
+            None => self.successors.contains_key(&id),
+        };
+        if is_unseen {
+            // The watch has not shown this budget before. It may have had grants.
+            let writer = self.remove_budget(cx, &id);
+            self.create_budget(cx, &id, last);
+            self.budget_gone(cx, &id, writer);
         }
-        self.successors.retain(|of, successor| **of != *key || successor.uid != uid);
+        if is_it || is_unseen {
+            self.delete_budget(cx, &id);
+        }
     }
 
     pub(crate) fn delete_budget(&mut self, cx: &mut Context<'_>, key: &BudgetKey) {

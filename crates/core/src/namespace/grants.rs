@@ -57,7 +57,7 @@ impl Namespace {
         for live in replaced {
             self.insert_grant(cx, id, live);
         }
-        self.forget_in_flight(cx, id);
+        self.forget_written(cx, id);
         for pod in dropped {
             self.recount_grants(cx, &pod);
             self.bind_grants(cx, &pod);

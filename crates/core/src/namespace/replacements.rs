@@ -26,8 +26,8 @@ const LABELS_BYTES_MAX: usize = 256 * 1024;
 /// Replacements that the budget's object does not hold.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Unwritten {
-    /// Of the grants that a write under way carries.
-    in_flight: Vec<PendingReplacement>,
+    /// Of grants: of those that a write under way carries, and of those that the budget recorded while it counted pods.
+    granted: Vec<PendingReplacement>,
     /// Of the budget's predecessor of the same name.
     adopted: Vec<PendingReplacement>,
 }
@@ -36,9 +36,7 @@ impl BudgetEntry {
     /// Every replacement that the budget waits for, written or not.
     pub(super) fn replacements(&self) -> impl Iterator<Item = &PendingReplacement> {
         let written = &self.object.status.pending_replacements;
-        let unwritten = self.unwritten.in_flight.iter().chain(&self.unwritten.adopted);
-        let is_same =
-            |a: &PendingReplacement, b: &PendingReplacement| a.pod == b.pod && a.uid == b.uid;
+        let unwritten = self.unwritten.granted.iter().chain(&self.unwritten.adopted);
         let is_new = move |p: &&PendingReplacement| !written.iter().any(|w| is_same(w, p));
         written.iter().chain(unwritten.filter(is_new))
     }
@@ -63,8 +61,16 @@ impl Namespace {
         if entry.replacements().any(|p| p.pod == pending.pod && p.uid == pending.uid) {
             return;
         }
-        entry.unwritten.in_flight.push(pending);
+        entry.unwritten.granted.push(pending);
         self.refresh_sizes(cx, id);
+    }
+
+    /// The budget counted pods and counts replicas now: the next write records what the pods of its grants stand for.
+    pub(super) fn expect_replacements(&mut self, cx: &mut Context<'_>, id: &BudgetId) {
+        let Some(entry) = self.budgets.get(id) else { return };
+        for grant in entry.ledger.live().cloned().collect::<Vec<_>>() {
+            self.expect_replacement(cx, id, &grant);
+        }
     }
 
     fn replacement_of(
@@ -108,10 +114,12 @@ impl Namespace {
         })
     }
 
-    /// The write that carried these grants is settled: the budget's object tells whether it holds them.
-    pub(super) fn forget_in_flight(&mut self, cx: &mut Context<'_>, id: &BudgetId) {
-        if let Some(entry) = self.budgets.get_mut(id) {
-            entry.unwritten.in_flight.clear();
+    /// A write is settled: the budget's object tells which grants, and which replacements, it holds.
+    pub(super) fn forget_written(&mut self, cx: &mut Context<'_>, id: &BudgetId) {
+        if let Some(BudgetEntry { object, ledger, unwritten, .. }) = self.budgets.get_mut(id) {
+            let written = &object.status.pending_replacements;
+            let is_written = |p: &PendingReplacement| written.iter().any(|w| is_same(w, p));
+            unwritten.granted.retain(|p| !is_written(p) && ledger.is_committed(&p.pod, &p.uid));
         }
         self.refresh_sizes(cx, id);
     }
@@ -240,6 +248,10 @@ impl Namespace {
                 .is_none_or(|kind| self.has_seen(cx, &budget.object.uid, kind, version))
         })
     }
+}
+
+fn is_same(a: &PendingReplacement, b: &PendingReplacement) -> bool {
+    a.pod == b.pod && a.uid == b.uid
 }
 
 /// The sizes that the budget's groups keep.

@@ -232,7 +232,10 @@ impl Namespace {
         }
         match outcome {
             WriteOutcome::Current(budget) if same => {
-                if !budget.version.is_older_than(&entry.object.version) {
+                if budget.version.is_older_than(&entry.object.version) {
+                    // The watch has shown a newer state, and this write might have landed after that one.
+                    self.take_in_grants(cx, id);
+                } else {
                     self.take_in(cx, id, *budget, batch.status.as_deref());
                 }
                 let now = self.budgets.get(id).map(|b| &b.object.status);

@@ -19,6 +19,11 @@ impl Run {
                 None => {}
             }
         }
+        let views = || self.world.instances.iter().filter(|i| i.engine.is_some()).map(|i| &i.view);
+        self.auditor.tell_deletions(&|budget, version| {
+            let kind = if budget.unavailable { Kind::UnavailableBudget } else { Kind::Budget };
+            views().all(|view| view.has_reached(&kind, version))
+        });
     }
 
     /// Whether every instance that is up has been told of the pods as of this version, and decided since then whatever

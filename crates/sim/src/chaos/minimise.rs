@@ -6,7 +6,7 @@ use super::{Plan, Violation, run};
 /// Runs that may be tried.
 const TRIES_MAX: usize = 400;
 
-/// Leave out faults, then steps, as long as something still fails.
+/// Leaves out faults, then steps, as long as the same invariant still fails: another one may have another cause.
 pub fn minimise(plan: &Plan) -> (Plan, Option<Violation>) {
     let mut search = Search { best: plan.clone(), violation: run(plan, false).violation, tries: 0 };
     let faults = Params::draw(plan.seed, plan.profile).faults;
@@ -47,7 +47,8 @@ impl Search {
             return;
         }
         let violation = run(&smaller, false).violation;
-        if violation.is_some() {
+        let invariant = |violation: &Option<Violation>| violation.as_ref().map(|v| v.invariant);
+        if invariant(&violation) == invariant(&self.violation) {
             (self.best, self.violation) = (smaller, violation);
         }
     }

@@ -21,6 +21,9 @@ const HELD_MAX: Duration = Duration::from_mins(5);
 /// Several lives of a grant.
 const REFUSED_FOR: Duration = Duration::from_mins(8);
 const DRAINS_WITHIN: Duration = Duration::from_hours(2);
+/// A status is written within this time, whatever the instance's clock.
+const STATUS_FOLLOWS: Duration = Duration::from_secs(10);
+const WAITS_MAX: usize = 6;
 /// The size of a group is recorded for ten minutes (semantics 3), on the slowest clock.
 const SIZES_END: Duration = Duration::from_mins(13);
 
@@ -36,6 +39,7 @@ impl Run {
         self.finish_drains();
         invariants::after_drains(self);
         self.advance(Duration::from_mins(5));
+        self.wait_for_statuses();
         invariants::at_rest(self);
         if self.world.budgets().any(keeps_a_size) {
             self.advance(SIZES_END);
@@ -167,6 +171,18 @@ impl Run {
                 self.execute_or_refuse(0);
             }
             self.advance(RETRY);
+        }
+    }
+
+    /// Statuses follow within seconds. Something may have ended by time in the very last second, so this waits until
+    /// nothing is written any more, or for a minute.
+    fn wait_for_statuses(&mut self) {
+        for _ in 0..WAITS_MAX {
+            let before = self.world.revision();
+            self.advance(STATUS_FOLLOWS);
+            if self.world.revision() == before {
+                return;
+            }
         }
     }
 

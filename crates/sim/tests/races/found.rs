@@ -286,3 +286,45 @@ fn of_two_evictions_by_name_the_second_may_take_the_next_of_the_name() {
     world.advance(Duration::from_mins(2));
     assert!(world.evict_without_delete("b-0").is_allow(), "by now it would have");
 }
+
+#[test]
+fn an_expired_grant_does_not_refuse_its_pod_for_ever() {
+    // Found by seed 124467 in native mode.
+    let mut world = cluster(1);
+    let one = world.budget("one").expect("it exists").key.clone();
+    assert!(world.evict_without_delete("a-0").is_allow());
+    world.advance(Duration::from_secs(50));
+    assert!(!world.evict_without_delete("a-0").is_allow(), "the first eviction came to nothing");
+    world.advance(Duration::from_secs(69));
+    world.hold_calls();
+    world.advance(Duration::from_secs(2));
+    let is_read = |call: &Command| matches!(call, Command::ReadPod { .. });
+    let read = world.calls_under_way().position(is_read).expect("it looks");
+    world.instance(0).end_call(read, Fate::Answered);
+    world.advance(Duration::from_secs(2));
+    let is_write = |call: &Command| matches!(call, Command::WriteStatus { .. });
+    let write = world.calls_under_way().position(is_write).expect("it ends the grant");
+    // The watch shows the write, and a newer state of the budget, before the answer to the write arrives.
+    world.instance(0).execute_call(write);
+    world.touch_budget(&one);
+    world.instance(0).deliver_answer(0);
+    world.release_calls();
+    world.advance(Duration::from_secs(15));
+    assert!(world.evict_without_delete("a-0").is_allow(), "other pods had a turn");
+}
+
+#[test]
+fn a_deletion_ends_a_budget_whose_successor_no_watch_has_told_of() {
+    // Found by seed 109373.
+    let mut world = cluster(1);
+    assert!(world.evict_without_delete("a-0").is_allow());
+    world.instance(0).hold_kind(&Kind::Budget);
+    world.delete_budget("one");
+    world.apply_budget(budget("one").per_replica().min_available(2));
+    world.delete_budget("one");
+    assert!(world.instance(0).coalesce(&Kind::Budget), "only the last deletion is told");
+    world.instance(0).release_kind(&Kind::Budget);
+    assert_eq!(reason(&world.evict_without_delete("b-0")), AllowReason::NotCovered);
+    world.apply_budget(budget("one").per_replica().min_available(2));
+    assert!(!world.evict_without_delete("b-0").is_allow(), "a-0 may still go");
+}

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use holdfast_core::model::{GroupKind, Owner};
+use holdfast_core::model::{GroupKind, Owner, Scope, Threshold};
 use holdfast_core::{Config, Kind};
 use holdfast_sim::{World, budget, group, owner, pod};
 
@@ -261,4 +261,31 @@ fn a_selector_that_is_edited_decides_whether_the_owner_still_counts() {
         world.advance(secs(2));
         assert_eq!(world.evict_without_delete("y-0").is_allow(), allowed, "{key}");
     }
+}
+
+/// An eviction is allowed while the budget counts pods, and takes its pod when the budget counts replicas.
+#[test]
+fn a_grant_from_before_an_edit_of_the_scope_is_remembered() {
+    let mut world = two_owners(2);
+    world.edit_budget("one", |spec| {
+        spec.scope = Scope::Pod;
+        (spec.max_unavailable, spec.min_available) = (None, Some(Threshold::Count(1)));
+    });
+    world.advance(secs(2));
+    assert!(world.evict_without_delete("x-0").is_allow());
+    assert_eq!(replacements(&world), 0, "pods are counted");
+    world.edit_budget("one", |spec| {
+        spec.scope = Scope::Workload;
+        (spec.max_unavailable, spec.min_available) = (Some(Threshold::Count(1)), None);
+    });
+    world.advance(secs(2));
+    assert_eq!(replacements(&world), 1);
+    world.carry_out("x-0");
+    world.advance(secs(2));
+    for index in 0..2 {
+        assert!(!world.instance(index).decide("y-0").is_allow(), "x is unavailable");
+    }
+    world.apply_pod(pod("x-0").lws("x", 0, 1).ready());
+    world.advance(secs(2));
+    assert_eq!(replacements(&world), 0);
 }

@@ -28,6 +28,7 @@ use holdfast_core::verdict::Denial;
 
 use super::clients::{Allowed, Asked};
 use super::run::Run;
+use crate::audited;
 use crate::world::Written;
 
 /// What the checks remember of the past.
@@ -65,6 +66,13 @@ pub(super) fn look_at_writes(run: &mut Run) {
 
 /// After a status write that the API server has applied.
 fn after_write(run: &mut Run, written: &Written) {
+    let (before, after) = (&written.before.status.grants, &written.after.status.grants);
+    let is_new = |grant: &&Grant| {
+        let same = |old: &Grant| old.uid == grant.uid && old.eviction == grant.eviction;
+        !before.iter().any(same)
+    };
+    let new: Vec<_> = after.iter().filter(is_new).map(audited::grant).collect();
+    run.auditor.learn_sizes(&audited::budget(&written.after), &new, &written.view.state);
     s01_kept::after_write(run, written);
     s02_counted_once::after_write(run, written);
     s04_name_reused::after_write(run, written);

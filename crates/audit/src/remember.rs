@@ -1,0 +1,123 @@
+//! What the auditor remembers of grants, and when it forgets that.
+
+use std::collections::BTreeSet;
+
+use crate::auditor::Auditor;
+use crate::expected::{self, Source, sources};
+use crate::memory::{Emptied, Recorded, Refill, Return, Size};
+use crate::objects::{Budget, BudgetKey, Grant, Name, Operation, Pod, Scope};
+use crate::replica::{self, Replica};
+use crate::state::State;
+
+impl Auditor {
+    /// What the grant leaves behind when its pod is gone. `recorded`: as far as the write that records the grant records
+    /// it.
+    pub(crate) fn keep(&mut self, budget: &Budget, grant: &Grant, recorded: bool) {
+        let name = Name::new(&budget.key.key.namespace, &grant.pod);
+        let pod = self.state.pods.get(&name).filter(|pod| pod.uid == grant.uid).cloned();
+        if let Some(pod) = &pod {
+            self.keep_size(budget, pod, recorded);
+        }
+        // The pod may have been gone when the grant was recorded.
+        let pod = pod.or_else(|| self.gone.get(&grant.uid).cloned());
+        let pod = pod.filter(|pod| grant.operation != Operation::Change && budget.covers(pod));
+        let Some(pod) = pod else { return };
+        let Some(replica) = replica::named(&pod) else { return };
+        for source in sources(&self.state, &replica, &[&pod]) {
+            self.memory.keep_source(&budget.key, source, (&pod, recorded));
+        }
+    }
+
+    /// A grant for a pod of a group that is disrupted as a whole records the group's size.
+    fn keep_size(&mut self, budget: &Budget, pod: &Pod, recorded: bool) {
+        let Some((replica, size)) = group_size(&self.state, pod) else { return };
+        self.memory.keep_size(self.now, (budget.key.clone(), replica), size, recorded);
+    }
+
+    /// The writer that recorded these grants had been told this: it may have recorded other sizes than the stored objects
+    /// show, and the pods may be gone by now.
+    pub fn learn_sizes(&mut self, budget: &Budget, grants: &[Grant], known: &State) {
+        let namespace = &budget.key.key.namespace;
+        for grant in grants.iter().filter(|_| budget.scope == Scope::Replica) {
+            let pod = known.pods.get(&Name::new(namespace, &grant.pod));
+            let pod = pod.filter(|pod| pod.uid == grant.uid);
+            if let Some((replica, size)) = pod.and_then(|pod| group_size(known, pod)) {
+                self.memory.learn_size(self.now, (budget.key.clone(), replica), size);
+            }
+        }
+    }
+
+    /// The stored objects have changed.
+    pub(crate) fn review_memory(&mut self) {
+        if self.memory.is_empty() {
+            return;
+        }
+        let mut memory = std::mem::take(&mut self.memory);
+        memory.drop_sizes(|budget, replica, size| self.look_at_size(budget, replica, size));
+        memory.drop_sources(|budget, source, emptied| self.look_at_source(budget, source, emptied));
+        self.memory = memory;
+    }
+
+    /// Sizes end when the group has as many pods again, or as many as its only controller wants, not counting those that
+    /// grants took or may take.
+    fn look_at_size(&self, budget: &BudgetKey, replica: &Replica, size: &Size) -> Refill {
+        let stays = |pod: &&Pod| {
+            !pod.is_finished()
+                && !pod.terminating
+                && !self.is_taken(pod)
+                && !self.is_granted(pod, &|_| true)
+        };
+        let pods = replica::of_replica(&self.state, &budget.key.namespace, replica).filter(stays);
+        let mut owners = self.state.owners.values();
+        let owner = size.controller().and_then(|uid| owners.find(|owner| owner.uid == uid));
+        let grants = self.state.budgets.get(budget).into_iter().flat_map(|b| &b.status.grants);
+        Refill {
+            pods: i64::try_from(pods.count()).unwrap_or(i64::MAX),
+            wanted: owner.and_then(|owner| owner.replicas),
+            granted: grants.into_iter().any(|grant| size.is_of(&grant.uid)),
+        }
+    }
+
+    /// Whether an operation was executed that ends the pod.
+    fn is_taken(&self, pod: &Pod) -> bool {
+        self.losses.get(&pod.uid).is_some_and(|loss| loss.generation.is_none())
+    }
+
+    /// The memory of a source ends when the grants for its pods have ended and a selected pod of it is live, or when the
+    /// source is gone (semantics 4.3). While a grant is on record, or when the source is there again, some instance may
+    /// have seen that, and its next write may end the record.
+    fn look_at_source(&self, key: &BudgetKey, source: &Source, emptied: &Emptied) -> Return {
+        let Some(budget) = self.state.budgets.get(key) else { return Return::Awaited };
+        let granted = budget.status.grants.iter().any(|g| emptied.is_of(&g.uid));
+        let is_live = |pod: &&Pod| !pod.is_finished() && !pod.terminating && !self.is_taken(pod);
+        let is_back = self.state.selected(budget).filter(is_live).any(|pod| {
+            let replica = replica::named(pod);
+            replica.is_some_and(|r| sources(&self.state, &r, &[pod]).contains(source))
+        });
+        if is_back && !granted {
+            Return::Over
+        } else if is_back || !expected::stands(&self.state, &key.key.namespace, source) {
+            Return::Doubtful
+        } else {
+            Return::Awaited
+        }
+    }
+}
+
+/// The size of the pod's group, if that is disrupted as a whole.
+fn group_size(state: &State, pod: &Pod) -> Option<(Replica, Recorded)> {
+    let replica = replica::named(pod)?;
+    let namespace = &pod.key.namespace;
+    replica::group(state, namespace, &replica).filter(|group| group.whole)?;
+    let pods: Vec<&Pod> = replica::of_replica(state, namespace, &replica).collect();
+    let live = pods.iter().filter(|pod| !pod.is_finished() && !pod.terminating).count();
+    let uids: BTreeSet<Option<&str>> =
+        pods.iter().map(|pod| pod.controller.as_ref().map(|c| c.uid.as_str())).collect();
+    let controller = uids.first().filter(|_| uids.len() == 1).copied().flatten();
+    let size = Recorded {
+        uid: pod.uid.clone(),
+        pods: i64::try_from(live).unwrap_or(i64::MAX),
+        controller: controller.map(str::to_owned),
+    };
+    Some((replica, size))
+}
