@@ -122,6 +122,8 @@ pub struct Auditor {
     pub(crate) in_flight: Vec<Allow>,
     pub(crate) losses: BTreeMap<String, Loss>,
     pub(crate) recent: Vec<Recent>,
+    /// By the pod's uid: the version at which it was created.
+    pub(crate) created: BTreeMap<String, u64>,
     /// Pods that are gone, by uid, as they were last.
     pub(crate) gone: BTreeMap<String, Arc<Pod>>,
     /// Every grant that ever was, by the pod's uid.
@@ -245,7 +247,10 @@ impl Auditor {
             self.in_effect.insert(pod.uid.clone(), pod.generation);
         }
         let before = self.state.pods.get(&pod.key).filter(|before| before.uid == pod.uid).cloned();
-        let Some(before) = before else { return };
+        let Some(before) = before else {
+            self.created.insert(pod.uid.clone(), pod.version);
+            return;
+        };
         let ends = pod.terminating && !before.terminating;
         if ends && pod.evicted && !self.losses.contains_key(&pod.uid) {
             let budgets = self.recorded.get(&pod.uid).cloned().unwrap_or_default();

@@ -79,13 +79,28 @@ impl Auditor {
             return (Cow::Borrowed(&self.state), BTreeSet::new());
         }
         let mut state = self.state.clone();
-        for Recent { pod, .. } in &unknown {
-            // A successor that is ready may have the name. Another one is not there for a process that does not know of
-            // the loss.
-            let successor = state.pods.get(&pod.key).filter(|stored| stored.uid != pod.uid);
-            let suffix = match successor {
-                Some(successor) if successor.ready => format!("#{}", pod.uid),
-                _ => String::new(),
+        // The last loss first: the fewest pods were created after it.
+        for Recent { pod, version } in unknown.iter().rev() {
+            // What the controller created instead is not there for a process that does not know of the loss. Once it is
+            // ready it counts, beside the pod that is put back.
+            let replaces = |other: &Pod| {
+                let created = self.created.get(&other.uid);
+                let same =
+                    (&other.controller, &other.reference) == (&pod.controller, &pod.reference);
+                same && !other.ready && created.is_some_and(|created| created >= version)
+            };
+            let same_name = state.pods.get(&pod.key).filter(|stored| stored.uid != pod.uid);
+            let replacement = match same_name {
+                Some(stored) => Some(&**stored).filter(|stored| !stored.ready),
+                None => state.pods.values().map(|other| &**other).find(|other| replaces(other)),
+            };
+            let replacement = replacement.map(|other| other.key.clone());
+            if let Some(name) = replacement {
+                state.pods.remove(&name);
+            }
+            let suffix = match state.pods.get(&pod.key).filter(|stored| stored.uid != pod.uid) {
+                Some(_) => format!("#{}", pod.uid),
+                None => String::new(),
             };
             let name = Name::new(&pod.key.namespace, format!("{}{suffix}", pod.key.name));
             state.pods.insert(name, pod.clone());

@@ -4,7 +4,7 @@ use holdfast_audit::objects::{Object, Threshold};
 use holdfast_audit::{Finding, Rule};
 use serde_json::json;
 
-use crate::{History, member, pairs, pods, replicas, with};
+use crate::{History, gang, member, pairs, pods, replicas, with};
 
 /// Two of three replicas are needed.
 fn three() -> History {
@@ -209,4 +209,22 @@ fn a_change_that_was_allowed_before_the_budget_existed_is_not_blamed() {
     assert_eq!(history.look(), []);
     history.edit_pod("p", |pod| pod.ready = false);
     assert_eq!(history.look(), [], "the budget has no record of the change");
+}
+
+/// Found by seed 304507 of swarm.
+#[test]
+fn a_replacement_does_not_enlarge_a_group_whose_loss_nobody_knows_of() {
+    let mut history = pairs(&["a", "b"]);
+    for name in ["a", "b"] {
+        history.store(with(gang(name, 1), "/spec/disruptionMode", json!({"all": {}})));
+    }
+    history.store(replicas("one", &json!({"minAvailable": 2})));
+    assert_eq!(history.look_untold(), []);
+    for (lost, replacement) in [("a-0", "a-2"), ("a-1", "a-3")] {
+        history.remove(lost);
+        history.store(with(member(replacement, "a"), "/status/conditions", json!([])));
+        assert_eq!(history.look_untold(), [], "nothing was granted");
+    }
+    history.evict("one", "b-0");
+    assert_eq!(rules(&history.look_untold()), [Rule::S1]);
 }
