@@ -180,7 +180,7 @@ fn an_unknown_number_closes_only_a_budget_that_needs_it() {
     assert!(history.count("d").closed.is_some());
 }
 
-/// Ruling 1, hole 2: both one-replica sets would go.
+/// Both one-replica sets would go.
 #[test]
 fn an_owner_without_pods_counts_by_its_template() {
     let mut history = History::default();
@@ -345,7 +345,7 @@ fn a_group_is_as_large_as_its_only_controller_wants_while_it_wants_so_few() {
     assert_eq!(may_have_one_and_two(&mut history), (true, true), "an instance may have noticed");
 }
 
-/// Ruling 2, hole 3: minCount shrank with the pod that the grant took.
+/// minCount shrank with the pod that the grant took.
 #[test]
 fn a_group_that_is_disrupted_whole_keeps_its_size_until_it_is_refilled() {
     let mut history = two_wholes();
