@@ -1,7 +1,7 @@
 //! What a cluster of a given size costs the engine in memory: bytes asked for, and pages held.
 //!
 //! ```sh
-//! cargo run --release -p holdfast-core --example memory -- 150000 5000
+//! cargo run --profile dist -p holdfast-core --example memory -- 150000 5000
 //! ```
 #![allow(clippy::disallowed_macros, clippy::disallowed_methods, reason = "a program that prints")]
 

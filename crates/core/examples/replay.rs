@@ -2,7 +2,7 @@
 //! program counts instructions under `valgrind --tool=callgrind --toggle-collect='*Cluster::measured*'`.
 //!
 //! ```sh
-//! cargo run --release -p holdfast-core --example replay -- 150000 5000 0 event 100000
+//! cargo run --profile dist -p holdfast-core --example replay -- 150000 5000 0 event 100000
 //! ```
 #![allow(clippy::disallowed_macros, reason = "a program that prints")]
 

@@ -8,7 +8,7 @@ use std::{
 use anyhow::{Context as _, Result, bail};
 
 use super::{
-    cargo, release_dir,
+    cargo, dist_dir,
     report::{Comparison, Results, Target},
 };
 
@@ -43,7 +43,7 @@ pub const COMPARISONS: [Comparison; 5] = [
 const BUDGETS: usize = 5000;
 
 pub fn run(repeat: usize, quick: bool, results: &mut Results) -> Result<()> {
-    cargo(&["build", "--release", "--package", "holdfast-core", "--examples"])?;
+    cargo(&["build", "--profile", "dist", "--package", "holdfast-core", "--examples"])?;
     let memory = example("memory", &["150000", "5000"])?;
     results.push("engine bytes per pod", "B", "engine", value(&memory, "bytes_per_pod")?);
     let mib = |bytes: f64| bytes / 1e6;
@@ -60,7 +60,7 @@ pub fn run(repeat: usize, quick: bool, results: &mut Results) -> Result<()> {
     }
     instructions(results)?;
     if !quick {
-        cargo(&["bench", "--package", "holdfast-core", "--bench", "engine"])?;
+        cargo(&["bench", "--profile", "dist", "--package", "holdfast-core", "--bench", "engine"])?;
     }
     Ok(())
 }
@@ -118,7 +118,7 @@ fn example(name: &str, args: &[&str]) -> Result<String> {
 }
 
 fn example_path(name: &str) -> Result<PathBuf> {
-    Ok(release_dir()?.join("examples").join(name))
+    Ok(dist_dir()?.join("examples").join(name))
 }
 
 fn value(output: &str, name: &str) -> Result<f64> {

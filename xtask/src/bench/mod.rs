@@ -153,8 +153,8 @@ fn program(args: &Args) -> Result<PathBuf> {
     if let Some(program) = &args.program {
         return program.canonicalize().with_context(|| format!("find {}", program.display()));
     }
-    cargo(&["build", "--release", "--bin", "holdfast"])?;
-    Ok(release_dir()?.join("holdfast"))
+    cargo(&["build", "--profile", "dist", "--bin", "holdfast"])?;
+    Ok(dist_dir()?.join("holdfast"))
 }
 
 /// With nodes that kwok plays, a scheduler and `LeaderWorkerSet`.
@@ -293,8 +293,9 @@ fn cargo(args: &[&str]) -> Result<()> {
     Ok(())
 }
 
-/// Where this very program is, and what else cargo has built in release.
-fn release_dir() -> Result<PathBuf> {
+/// Where cargo puts what it builds as for a release. This program lies in the directory of another profile.
+fn dist_dir() -> Result<PathBuf> {
     let own = env::current_exe().context("find the directory of programs")?;
-    own.parent().map(Path::to_owned).context("a program lies in a directory")
+    let target = own.parent().and_then(Path::parent).context("a program lies in a directory")?;
+    Ok(target.join("dist"))
 }

@@ -68,13 +68,13 @@ fn build() -> Result<PathBuf> {
     let mut command = cargo();
     command
         // With a target named, the flags are not for build scripts.
-        .args(["build", "--release", "--locked", "--bin=holdfast", "--target", HOST])
+        .args(["build", "--profile=dist", "--locked", "--bin=holdfast", "--target", HOST])
         .env("RUSTFLAGS", "-C target-feature=+crt-static --remap-path-prefix=/=/src/")
-        .env("CARGO_PROFILE_RELEASE_STRIP", "symbols");
+        .env("CARGO_PROFILE_DIST_STRIP", "symbols");
     run_command(&mut command)?;
     let target =
         env::var_os("CARGO_TARGET_DIR").map_or_else(|| workspace().join("target"), PathBuf::from);
-    let program = target.join(HOST).join("release/holdfast");
+    let program = target.join(HOST).join("dist/holdfast");
     let bytes = fs::read(&program).with_context(|| format!("read {}", program.display()))?;
     let loader = b"/ld-linux";
     ensure!(!bytes.windows(loader.len()).any(|at| at == loader), "the program is not static");
