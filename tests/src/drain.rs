@@ -7,8 +7,8 @@ use crate::fixture::fixture;
 use crate::process::Process;
 use crate::wait::until_within;
 
-/// Beyond this kubectl gives up by itself. Two evictions of one pod at once can hold a unit for two minutes in
-/// native mode.
+/// Beyond this kubectl gives up by itself. In native mode the grant of an eviction by name can pass to the next pod of
+/// the name, and then holds a unit for up to 60 s (semantics 5.3).
 const TIMEOUT: &str = "--timeout=240s";
 
 const LIMIT: Duration = Duration::from_secs(250);

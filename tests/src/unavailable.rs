@@ -12,8 +12,7 @@ use crate::world::{World, is_condition};
 const API: &str = "apis/policy.kruise.io/v1beta1";
 const PLURAL: &str = "podunavailablebudgets";
 
-/// A grant for an eviction stays for two minutes where the pod went by somebody else's delete, and until
-/// then its successor of the same name counts as unavailable (semantics 5).
+/// A grant whose eviction or delete came to nothing ends after two minutes (semantics 5.4).
 const EXPIRED: Duration = Duration::from_secs(150);
 
 /// What Kruise's printer columns show: allowed, current, desired, total.
