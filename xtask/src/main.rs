@@ -4,6 +4,7 @@ mod bench;
 mod dist;
 mod docs;
 mod explore;
+mod fix;
 mod localkube;
 mod sim;
 mod test;
@@ -15,9 +16,10 @@ use clap::{Parser, Subcommand};
 fn main() -> ExitCode {
     let result = match Xtask::parse().chore {
         Chore::Bench(args) => bench::run(&args),
+        Chore::Check => test::check(),
         Chore::Dist(args) => dist::run(&args).map(|()| true),
-        Chore::Docs(args) => docs::run(&args),
         Chore::Explore(args) => explore::run(&args),
+        Chore::Fix => fix::run(),
         Chore::Localkube(args) => localkube::run(&args).map(|()| true),
         Chore::Sim(args) => sim::run(&args),
         Chore::Test(args) => test::run(&args),
@@ -44,12 +46,14 @@ struct Xtask {
 enum Chore {
     /// Measure Holdfast beside upstream's controller and without, on a control plane of its own
     Bench(bench::Args),
+    /// Check format and lints, and run the unit tests and a short simulation: for every save
+    Check,
     /// Make what a release consists of: program, chart, manifests, checksums and bill of materials
     Dist(dist::Args),
-    /// Write the pages of docs/reference that are made from the code
-    Docs(docs::Args),
     /// Look for a schedule that breaks the promise: every interleaving of small worlds
     Explore(explore::Args),
+    /// Format, apply the fixes of lints, and write the generated files anew
+    Fix,
     /// Run a real Kubernetes control plane on this machine, for tests
     Localkube(localkube::Args),
     /// Try to break the budget: seeds of worlds in which everything goes wrong

@@ -1,6 +1,6 @@
 //! What is committed for people to install is what the program prints.
 //!
-//! `HOLDFAST_WRITE=1 cargo test -p holdfast --test packaged` writes it anew.
+//! `cargo xtask fix` writes it anew.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -9,7 +9,7 @@ use std::process::Command;
 use holdfast_server::package::chart;
 use serde_json::Value;
 
-const HINT: &str = "HOLDFAST_WRITE=1 cargo test -p holdfast --test packaged";
+const HINT: &str = "`cargo xtask fix` writes it anew";
 
 #[test]
 fn the_plain_manifests_are_what_is_printed() {

@@ -1,4 +1,4 @@
-//! `cargo xtask docs`: the pages that are made from the code; and what holds of all pages.
+//! The pages of the docs: their commands, their links and the version that they name.
 //!
 //! ```text
 //! page:  fences, headings and links of a page
@@ -22,23 +22,7 @@ mod links;
 mod page;
 mod run;
 
-use anyhow::{Context as _, Result};
-
-use crate::localkube::cargo;
 pub use run::{on_localkube, without_cluster};
-
-#[derive(clap::Args)]
-pub struct Args {}
-
-/// The tests that compare write instead.
-pub fn run(_: &Args) -> Result<bool> {
-    let status = cargo()
-        .args(["test", "--quiet", "--package=holdfast", "--bin=holdfast", "reference::"])
-        .env("HOLDFAST_WRITE", "1")
-        .status()
-        .context("start cargo")?;
-    Ok(status.success())
-}
 
 #[cfg(test)]
 mod tests {

@@ -9,7 +9,12 @@ use std::{
 use anyhow::{Context as _, Result, bail, ensure};
 use serde_json::Value;
 
-use crate::localkube::workspace;
+use super::{
+    Test,
+    cluster::{clear, lock},
+    release,
+};
+use crate::localkube::{self, Localkube, Options, workspace};
 
 /// Without a cluster, and built as it is here, Helm takes an old one for granted.
 const KUBERNETES: &str = "--kube-version=1.37.0";
@@ -66,7 +71,28 @@ const MORE: [(&str, &str); 9] = [
 const LESS: [(&str, &str); 2] =
     [("priorityClassName=", "kind: ResourceQuota"), ("priorityClassName=", "priorityClassName")];
 
-pub fn compare(helm: &Path, holdfast: &Path) -> Result<()> {
+impl Test<'_> {
+    pub(super) fn chart(&mut self) -> Result<()> {
+        let Some(holdfast) = self.program()? else { return Ok(()) };
+        let Some(helm) = self.summary.time("helm", localkube::helm) else { return Ok(()) };
+        self.summary.time("chart", || compare(&helm, &holdfast));
+        let dir = workspace().join("target/localkube-chart");
+        let _lock = lock(&dir)?;
+        let options = Options { kubernetes: self.args.kubernetes, ..Options::default() };
+        let started = self.summary.time("localkube", || {
+            clear(&dir)?;
+            Localkube::up(&dir, &options)
+        });
+        if let Some((localkube, _)) = started {
+            let interrupt = &self.interrupt;
+            self.summary.time("release", || release::follow(&helm, &localkube, interrupt));
+        }
+        self.summary.time("down", || clear(&dir));
+        Ok(())
+    }
+}
+
+fn compare(helm: &Path, holdfast: &Path) -> Result<()> {
     let helm = Helm { program: helm.to_owned(), chart: workspace().join("charts/holdfast") };
     helm.run(&["lint", "--strict", "--namespace", "holdfast-system"], &[])?;
     for (flags, values) in CHOICES {

@@ -5,11 +5,33 @@ use std::{collections::BTreeSet, fs, path::Path, process::Command};
 use anyhow::{Context as _, Result, bail, ensure};
 use serde_json::{Value, json};
 
-use super::tools;
+use super::{Test, run, tools};
 use crate::dist::VERSION;
+use crate::localkube::{self, workspace};
+
+impl Test<'_> {
+    pub(super) fn dist(&mut self) {
+        let target = workspace().join("target");
+        let image = match can_build_image(&target) {
+            Ok(()) => true,
+            Err(error) => {
+                self.summary.not_run("image", &format!("{error:#}"));
+                false
+            }
+        };
+        let Some(helm) = self.summary.time("helm", localkube::helm) else { return };
+        let (dir, interrupt) = (target.join("dist-test"), &self.interrupt);
+        self.summary.time("dist", || {
+            let place = dir.to_string_lossy();
+            let flags = ["dist", "--dir", &place, "--image"];
+            run::xtask(if image { &flags } else { &flags[..3] }, interrupt)?;
+            check(&dir, &helm, image)
+        });
+    }
+}
 
 /// Whether an image can be built here: with buildah, and by it without a daemon.
-pub fn can_build_image(dir: &Path) -> Result<()> {
+fn can_build_image(dir: &Path) -> Result<()> {
     let Some(buildah) = tools::of_system(&["buildah"], &["buildah"]) else {
         bail!("there is no buildah, and none could be installed");
     };
@@ -24,7 +46,7 @@ pub fn can_build_image(dir: &Path) -> Result<()> {
 }
 
 /// Says what was looked at.
-pub fn check(dir: &Path, helm: &Path, image: bool) -> Result<()> {
+fn check(dir: &Path, helm: &Path, image: bool) -> Result<()> {
     let mut sums = Command::new("sha256sum");
     let sums = text(sums.args(["--check", "--strict", "SHA256SUMS"]).current_dir(dir))?;
     println!("checksums of {} files", sums.lines().count());

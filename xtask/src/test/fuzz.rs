@@ -5,9 +5,11 @@ use std::{ffi::OsString, fs};
 use anyhow::{Context as _, Result, ensure};
 
 use super::{
+    Test,
     interrupt::Interrupt,
     run::{cargo, cargo_logged},
     summary::Counts,
+    tools,
 };
 use crate::localkube;
 
@@ -19,7 +21,18 @@ const LIMITS: [&str; 2] = ["-max_len=65536", "-timeout=5"];
 
 type Environment<'a> = &'a [(&'static str, OsString)];
 
-pub fn build(environment: Environment<'_>, interrupt: &Interrupt) -> Result<()> {
+impl Test<'_> {
+    pub(super) fn fuzz(&mut self) {
+        let Some(environment) = self.tool(&tools::FUZZ) else { return };
+        let (seconds, interrupt) = (self.args.fuzz_seconds, &self.interrupt);
+        let built = self.summary.time("build fuzz", || build(&environment, interrupt));
+        if built.is_some() {
+            self.summary.time("fuzz", || run(seconds, &environment, interrupt));
+        }
+    }
+}
+
+fn build(environment: Environment<'_>, interrupt: &Interrupt) -> Result<()> {
     // cargo-fuzz would change the lock file without a word.
     let fetch = ["fetch", "--locked", "--manifest-path", "fuzz/Cargo.toml"];
     let build = [&["fuzz", "build"], &FLAGS[..]].concat();
@@ -28,7 +41,7 @@ pub fn build(environment: Environment<'_>, interrupt: &Interrupt) -> Result<()> 
 }
 
 /// Each for so long. One that fails does not keep the others from being run.
-pub fn run(seconds: u32, environment: Environment<'_>, interrupt: &Interrupt) -> Result<()> {
+fn run(seconds: u32, environment: Environment<'_>, interrupt: &Interrupt) -> Result<()> {
     let logs = localkube::workspace().join("target/fuzz-logs");
     fs::create_dir_all(&logs).with_context(|| format!("create {}", logs.display()))?;
     let (time, mut failed) = (format!("-max_total_time={seconds}"), Vec::new());

@@ -2,22 +2,17 @@
 
 use anyhow::Result;
 
-use super::{Test, holdfast, lock};
+use super::{Test, cluster::lock};
 use crate::localkube::{Options, workspace};
 
 impl Test<'_> {
     pub(super) fn nemesis(&mut self) -> Result<()> {
-        let tests = ["test", "--workspace", "--no-run", "--test=nemesis"];
-        if !self.cargo("build", &["build", "--workspace", "--bin", "holdfast"], &[])
-            || !self.cargo("build tests", &tests, &[])
-        {
-            return Ok(());
-        }
+        let Some(program) = self.program()? else { return Ok(()) };
         let dir = workspace().join("target/localkube-nemesis");
         let _lock = lock(&dir)?;
         let seconds = self.args.nemesis_seconds.to_string();
         let mut environment = vec![
-            ("HOLDFAST_BIN", holdfast()?.into_os_string()),
+            ("HOLDFAST_BIN", program.into_os_string()),
             ("HOLDFAST_NEMESIS_SECONDS", seconds.into()),
         ];
         // The test reads from etcd what was stored, all of it, at the end.

@@ -2,7 +2,7 @@
 //! makes of the page.
 
 use std::{
-    fs,
+    env, fs,
     path::{Path, PathBuf},
     process::Command,
     time::Instant,
@@ -11,7 +11,7 @@ use std::{
 use anyhow::{Context as _, Result, bail, ensure};
 use serde_json::{Value, json};
 
-use super::tools;
+use super::{Test, tools};
 use crate::localkube::workspace;
 
 const NODES: usize = 1000;
@@ -21,8 +21,31 @@ const REPLICAS_PER_BUDGET: usize = 10;
 const NODES_PER_JOB: usize = 20;
 const NAMESPACES: usize = 25;
 
+impl Test<'_> {
+    pub(super) fn simulate(&mut self) -> Result<()> {
+        // As people run it: without optimisation it takes minutes.
+        if !self.cargo("release", &["build", "--release", "--bin", "holdfast"], &[]) {
+            return Ok(());
+        }
+        // Beside the directory in which cargo has put this program.
+        let own = env::current_exe().context("find the directory of programs")?;
+        let target = own.parent().and_then(Path::parent).context("find the target directory")?;
+        let (program, dir) = (target.join("release/holdfast"), target.join("simulate-test"));
+        self.summary.time("simulate", || large(&program, &dir));
+        match browser() {
+            Some(browser) => {
+                self.summary.time("page", || page(&program, &browser, &dir));
+            }
+            None => {
+                self.summary.not_run("page", "there is no Chromium, and none could be installed");
+            }
+        }
+        Ok(())
+    }
+}
+
 /// Drains 1,000 nodes of 50,000 pods and says how long that took.
-pub fn large(holdfast: &Path, dir: &Path) -> Result<()> {
+fn large(holdfast: &Path, dir: &Path) -> Result<()> {
     fs::create_dir_all(dir).with_context(|| format!("create {}", dir.display()))?;
     let file = dir.join("large.json");
     fs::write(&file, cluster().to_string()).with_context(|| format!("write {}", file.display()))?;
@@ -96,7 +119,7 @@ fn cluster() -> Value {
 }
 
 /// Lets a browser read the page and paint it, in light and in dark.
-pub fn page(holdfast: &Path, browser: &Path, dir: &Path) -> Result<()> {
+fn page(holdfast: &Path, browser: &Path, dir: &Path) -> Result<()> {
     fs::create_dir_all(dir).with_context(|| format!("create {}", dir.display()))?;
     let output = Command::new(holdfast)
         .current_dir(workspace())
@@ -147,7 +170,7 @@ fn browse(browser: &Path, page: &Path, dir: &Path, what: &[&str]) -> Result<Vec<
 }
 
 /// A Chromium: one that is there, or one that apt-get can install.
-pub fn browser() -> Option<PathBuf> {
+fn browser() -> Option<PathBuf> {
     let names = ["chromium", "chromium-browser", "google-chrome", "google-chrome-stable"];
     tools::of_system(&names, &PACKAGES)
 }

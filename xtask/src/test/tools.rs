@@ -4,7 +4,7 @@ use std::{env, ffi::OsString, path::PathBuf, process::Command};
 
 use anyhow::{Context as _, Result};
 
-use super::{interrupt::Interrupt, run::cargo, summary::Counts};
+use super::{Test, interrupt::Interrupt, run::cargo, summary::Counts};
 use crate::localkube::workspace;
 
 /// A subcommand of cargo, in the version that it is known to work in.
@@ -15,6 +15,15 @@ pub struct Tool {
 
 pub const FUZZ: Tool = Tool { name: "cargo-fuzz", version: "0.13.2" };
 pub const DENY: Tool = Tool { name: "cargo-deny", version: "0.20.2" };
+
+impl Test<'_> {
+    /// The environment in which cargo finds this tool.
+    pub(super) fn tool(&mut self, tool: &'static Tool) -> Option<[(&'static str, OsString); 1]> {
+        let interrupt = &self.interrupt;
+        let path = self.summary.time(tool.name, || tool.path(interrupt));
+        Some([("PATH", path?)])
+    }
+}
 
 impl Tool {
     /// Builds it into `target/tools`, unless it is there or somebody has installed it: the `PATH` by which

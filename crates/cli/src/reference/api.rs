@@ -8,7 +8,7 @@ use serde_json::Value;
 use super::cell;
 
 pub fn page() -> String {
-    let mut text = "# API\n\nMade from the CustomResourceDefinitions by `cargo xtask docs`; `kubectl explain` says the \
+    let mut text = "# API\n\nMade from the CustomResourceDefinitions by `cargo xtask fix`; `kubectl explain` says the \
         same. What the fields do to a decision: [semantics](../semantics.md).\n"
         .to_owned();
     for definition in [crd::crd(), crd::unavailable(), crd::workloads(), crd::pod_groups()] {

@@ -10,7 +10,7 @@ pub fn page(mut program: Command) -> String {
     // Not as wide as the terminal that this runs in.
     program = program.term_width(0);
     program.build();
-    let mut text = "# Commands and flags\n\nMade from the program by `cargo xtask docs`; `holdfast COMMAND --help` says the same. \
+    let mut text = "# Commands and flags\n\nMade from the program by `cargo xtask fix`; `holdfast COMMAND --help` says the same. \
         Exit codes: 0 fine, 1 blocked or findings, 2 error.\n"
         .to_owned();
     commands(&mut text, &program, "");

@@ -52,7 +52,7 @@ pub fn all() -> Vec<Metric> {
 }
 
 pub fn page() -> String {
-    let mut text = "# Metrics\n\nMade from the program by `cargo xtask docs`. Served at `/metrics` of \
+    let mut text = "# Metrics\n\nMade from the program by `cargo xtask fix`. Served at `/metrics` of \
         `--metrics-listen`, as OpenMetrics. What to watch and what to do: [runbooks](../runbooks.md). The buckets of \
         `holdfast_decision_seconds` have exemplars: `decision` is what a denial's message ends with.\n\n\
         | metric | type | meaning |\n|---|---|---|\n"

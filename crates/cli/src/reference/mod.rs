@@ -1,6 +1,6 @@
 //! The pages of docs/reference that are made from the code, and what else in docs/ and deploy/ speaks of it.
 //!
-//! `cargo xtask docs` writes them; without that, these tests compare.
+//! `cargo xtask fix` writes them; without that, these tests compare.
 
 mod api;
 mod conditions;
@@ -13,7 +13,7 @@ use std::path::PathBuf;
 
 use clap::CommandFactory as _;
 
-/// Set by `cargo xtask docs`.
+/// Set by `cargo xtask fix`.
 const WRITE: &str = "HOLDFAST_WRITE";
 
 fn repository() -> PathBuf {
@@ -30,7 +30,7 @@ fn is_current(page: &str, text: &str) {
     if std::env::var_os(WRITE).is_some() {
         fs::write(repository().join(&path), text).unwrap();
     }
-    assert!(read(&path) == text, "{path} is not as the code has it: run `cargo xtask docs`");
+    assert!(read(&path) == text, "{path} is not as the code has it: run `cargo xtask fix`");
 }
 
 #[test]

@@ -3,6 +3,7 @@
 
 use std::collections::BTreeSet;
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::str::FromStr;
 use std::time::{Duration, Instant};
 
 use holdfast_sim::Random;
@@ -15,13 +16,13 @@ const CORPUS_MAX: usize = 512;
 /// As much as the largest of our bounds takes to read, unoptimized, on a machine that does other things too.
 const SLOW: Duration = Duration::from_secs(5);
 
-fn variable(name: &str) -> Option<u64> {
+fn variable<T: FromStr>(name: &str) -> Option<T> {
     std::env::var(name).ok().and_then(|text| text.parse().ok())
 }
 
 pub fn fuzz(name: &str) {
     let target = target(name).expect("it is one of the targets");
-    let time = Duration::from_secs(variable("HOLDFAST_FUZZ_SECONDS").unwrap_or(1));
+    let time = Duration::from_secs_f64(variable("HOLDFAST_FUZZ_SECONDS").unwrap_or(1.0));
     let seed = variable("HOLDFAST_FUZZ_SEED").unwrap_or(1);
     let mut random = Random::new(seed);
     let mut corpus = (target.seeds)();

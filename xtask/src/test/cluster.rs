@@ -1,0 +1,87 @@
+//! Rows of tests on a control plane of their own.
+
+use std::{ffi::OsString, fs, path::Path};
+
+use anyhow::{Context as _, Result};
+
+use super::{Test, leftover};
+use crate::localkube::{Localkube, Options};
+
+impl Test<'_> {
+    /// Runs tests on a control plane of their own. Whether all passed.
+    pub(super) fn row(
+        &mut self,
+        dir: &Path,
+        options: &Options,
+        tests: &[&'static str],
+        environment: &[(&'static str, OsString)],
+    ) -> bool {
+        let started = self.summary.time("localkube", || {
+            clear(dir)?;
+            let (localkube, _) = Localkube::up(dir, options)?;
+            localkube.env()
+        });
+        let passed = started.is_some_and(|variables| {
+            let variables = variables.into_iter().map(|(name, value)| (name, value.into()));
+            let environment: Vec<_> = environment.iter().cloned().chain(variables).collect();
+            let passed = self.tests(tests, &environment);
+            if !passed {
+                keep_logs(dir, tests[0]);
+            }
+            passed
+        });
+        self.summary.time("down", || clear(dir));
+        passed
+    }
+
+    pub(super) fn tests(
+        &mut self,
+        programs: &[&'static str],
+        environment: &[(&'static str, OsString)],
+    ) -> bool {
+        programs.iter().all(|name| {
+            let mut command = vec!["test", "--workspace", "--test", name];
+            if let Some(filter) = &self.args.filter {
+                command.extend(["--", filter]);
+            }
+            self.cargo(name, &command, environment)
+        })
+    }
+}
+
+/// One run at a time in a checkout: the next would take away the control plane of this one.
+pub fn lock(dir: &Path) -> Result<fs::File> {
+    let path = dir.with_extension("lock");
+    if let Some(parent) = path.parent() {
+        fs::create_dir_all(parent).with_context(|| format!("create {}", parent.display()))?;
+    }
+    let lock = fs::File::create(&path).with_context(|| format!("create {}", path.display()))?;
+    if lock.try_lock().is_err() {
+        eprintln!("wait for another `cargo xtask test` of this checkout to end");
+        lock.lock().with_context(|| format!("lock {}", path.display()))?;
+    }
+    Ok(lock)
+}
+
+/// Stops and removes the control plane, be it of this run or left by one that crashed.
+pub fn clear(dir: &Path) -> Result<()> {
+    leftover::end(dir);
+    if dir.join("state.json").exists() {
+        return Localkube::down(dir);
+    }
+    // Whoever made it got no further than to write files: no process is on record.
+    if dir.exists() {
+        fs::remove_dir_all(dir).with_context(|| format!("remove {}", dir.display()))?;
+    }
+    Ok(())
+}
+
+/// They go with the control plane, and somebody will want to read them.
+fn keep_logs(dir: &Path, of: &str) {
+    let kept = dir.with_file_name(format!("localkube-{of}-logs"));
+    let _ = fs::remove_dir_all(&kept);
+    match fs::rename(dir.join("logs"), &kept) {
+        Ok(()) => eprintln!("the logs of the failed run are in {}", kept.display()),
+        Err(error) => eprintln!("cannot keep the logs: {error}"),
+    }
+}
