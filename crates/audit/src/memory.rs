@@ -10,8 +10,8 @@ use crate::replica::Replica;
 /// The size of a group that is disrupted as a whole is kept for ten minutes, on clocks that run at 0.8 to 1.3 times the
 /// rate. Until then every process keeps it.
 const SIZE_SURE_MS: Millis = 450_000;
-/// From then on no process keeps it.
-pub const SIZE_KEPT_MS: Millis = 780_000;
+/// From then on no process keeps it. A process that restarts may take a size for a minute younger than it is.
+pub const SIZE_KEPT_MS: Millis = 3_600_000;
 /// Combinations of doubtful memories are tried for so many of one budget: 64 counts.
 const DOUBTS_MAX: usize = 6;
 

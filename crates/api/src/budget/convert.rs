@@ -228,7 +228,7 @@ impl From<PendingReplacement> for model::PendingReplacement {
             controller: pending.controller,
             sources: pending.sources,
             labels: pending.labels,
-            since: pending.time.into(),
+            age_seconds: pending.age_seconds,
         }
     }
 }
@@ -243,7 +243,7 @@ impl From<&model::PendingReplacement> for PendingReplacement {
             controller: pending.controller.clone(),
             sources: pending.sources.clone(),
             labels: pending.labels.clone(),
-            time: pending.since.into(),
+            age_seconds: pending.age_seconds,
         }
     }
 }

@@ -162,8 +162,8 @@ pub struct PendingReplacement {
         skip_serializing_if = "BTreeMap::is_empty"
     )]
     pub labels: BTreeMap<String, String>,
-    #[serde(default)]
-    pub time: Time,
+    #[serde(default, deserialize_with = "null_default", skip_serializing_if = "is_zero")]
+    pub age_seconds: i64,
 }
 
 #[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes a reference")]

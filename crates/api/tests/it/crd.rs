@@ -86,7 +86,7 @@ fn replacement() -> PendingReplacement {
         controller: "c".into(),
         sources: vec!["LeaderWorkerSet/x".into()],
         labels: [("app".to_owned(), "x".to_owned())].into(),
-        time: Time::default(),
+        age_seconds: 60,
     }
 }
 

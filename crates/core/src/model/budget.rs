@@ -164,7 +164,8 @@ pub struct PendingReplacement {
     pub sources: Vec<String>,
     /// Labels of the pod, by which an edited selector still matches or not. Empty without sources.
     pub labels: BTreeMap<String, String>,
-    pub since: Timestamp,
+    /// How old the size was when this was written, in whole minutes; 0 without a size.
+    pub age_seconds: i64,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -1,5 +1,6 @@
 //! Budgets come, change and go.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -11,7 +12,9 @@ use super::units::is_unavailable;
 use super::writer::Writer;
 use super::{BudgetId, Context, Namespace};
 use crate::io::Kind;
-use crate::model::{Budget, BudgetKey, BudgetStatus, BuiltinBudget, ResourceVersion, Scope};
+use crate::model::{
+    Budget, BudgetKey, BudgetStatus, BuiltinBudget, ResourceVersion, Scope, Timestamp,
+};
 use crate::progress::Seen;
 use crate::selector::Selector;
 use crate::tally::Tally;
@@ -45,6 +48,8 @@ pub(super) struct BudgetEntry {
     pub(super) lws_groups: bool,
     /// Replacements that `object` does not hold.
     pub(super) unwritten: Unwritten,
+    /// Since when groups keep the size that was recorded with the grant of a pod, by its uid.
+    pub(super) sizes_since: BTreeMap<String, Timestamp>,
     /// Its newest state cannot be decoded; `object` is the last that could.
     pub(super) unreadable: Option<String>,
 }
@@ -271,7 +276,7 @@ impl Namespace {
         self.deselect_all(id);
         self.unindex(id);
         let Some(entry) = self.budgets.remove(id) else { return Writer::default() };
-        let waiting: Vec<_> = entry.replacements().cloned().collect();
+        let waiting: Vec<_> = entry.aged_replacements(cx.now).collect();
         let grants = entry.ledger.into_committed();
         if !grants.is_empty() || !waiting.is_empty() {
             self.orphan_replacements(id, waiting);
@@ -303,6 +308,7 @@ impl Namespace {
             owners: ExpectedOwners::default(),
             lws_groups: cx.config.lws,
             unwritten: Unwritten::default(),
+            sizes_since: BTreeMap::new(),
             unreadable: None,
         };
         self.budgets.insert(id.clone(), entry);

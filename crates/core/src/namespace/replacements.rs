@@ -19,6 +19,8 @@ use crate::timer::Due;
 
 /// A group that has not been refilled by then is taken to be as small as it is.
 const SIZE_KEPT: Duration = Duration::from_mins(10);
+/// The leader records the age of a size so often, so that it ends although instances restart.
+const AGE_STEP: Duration = Duration::from_mins(1);
 /// The object must fit into etcd with room to spare.
 const REPLACEMENTS_MAX: usize = 2000;
 const LABELS_BYTES_MAX: usize = 256 * 1024;
@@ -41,6 +43,43 @@ impl BudgetEntry {
         written.iter().chain(unwritten.filter(is_new))
     }
 
+    /// The replacements as they are to be written.
+    pub(super) fn aged_replacements(
+        &self,
+        now: Timestamp,
+    ) -> impl Iterator<Item = PendingReplacement> {
+        self.replacements().map(move |pending| {
+            let steps = self.size_age(pending, now).as_secs() / AGE_STEP.as_secs();
+            let age = i64::try_from(steps * AGE_STEP.as_secs()).unwrap_or(i64::MAX);
+            PendingReplacement { age_seconds: age.max(pending.age_seconds), ..pending.clone() }
+        })
+    }
+
+    /// By this instance's own clock, because the clocks of instances differ.
+    fn size_age(&self, pending: &PendingReplacement, now: Timestamp) -> Duration {
+        let since = self.sizes_since.get(&pending.uid).filter(|_| pending.size > 0);
+        since.map_or(Duration::ZERO, |since| now.since(*since).min(SIZE_KEPT))
+    }
+
+    /// Learns the ages of recorded sizes. Returns when the next one is to be written, or has ended.
+    fn note_sizes(&mut self, now: Timestamp) -> Option<Timestamp> {
+        let age = |pending: &PendingReplacement| {
+            Duration::from_secs(u64::try_from(pending.age_seconds).unwrap_or(0)).min(SIZE_KEPT)
+        };
+        let sized = self.replacements().filter(|pending| pending.size > 0);
+        let noted = sized.map(|pending| {
+            let recorded = now.before(age(pending));
+            let known = self.sizes_since.get(&pending.uid);
+            (pending.uid.clone(), known.map_or(recorded, |known| recorded.min(*known)))
+        });
+        self.sizes_since = noted.collect();
+        let next = |since: &Timestamp| {
+            let steps = now.since(*since).as_secs() / AGE_STEP.as_secs() + 1;
+            *since + SIZE_KEPT.min(Duration::from_secs(steps * AGE_STEP.as_secs()))
+        };
+        self.sizes_since.values().map(next).min()
+    }
+
     pub(super) fn has_too_many_replacements(&self) -> bool {
         let labels = self.replacements().flat_map(|pending| &pending.labels);
         let bytes: usize = labels.map(|(key, value)| key.len() + value.len()).sum();
@@ -56,7 +95,7 @@ impl Namespace {
         id: &BudgetId,
         grant: &Grant,
     ) {
-        let Some(pending) = self.replacement_of(cx.now, id, grant) else { return };
+        let Some(pending) = self.replacement_of(id, grant) else { return };
         let Some(entry) = self.budgets.get_mut(id) else { return };
         if entry.replacements().any(|p| p.pod == pending.pod && p.uid == pending.uid) {
             return;
@@ -73,12 +112,7 @@ impl Namespace {
         }
     }
 
-    fn replacement_of(
-        &self,
-        now: Timestamp,
-        id: &BudgetId,
-        grant: &Grant,
-    ) -> Option<PendingReplacement> {
+    fn replacement_of(&self, id: &BudgetId, grant: &Grant) -> Option<PendingReplacement> {
         let budget = self.budgets.get(id).filter(|b| b.scope == Scope::Workload)?;
         let pod = self.pods.get(grant.pod.as_str()).filter(|e| e.pod.uid == *grant.uid)?;
         if grant.operation.keeps_pod() {
@@ -110,7 +144,7 @@ impl Namespace {
                 pod.labels.texts(&self.interner)
             },
             sources,
-            since: now.truncated(),
+            age_seconds: 0,
         })
     }
 
@@ -151,13 +185,11 @@ impl Namespace {
 
     /// The replacements that the budget waits for may be others now.
     pub(super) fn refresh_sizes(&mut self, cx: &mut Context<'_>, id: &BudgetId) {
-        let Some(budget) = self.budgets.get(id) else { return };
-        let sizes = sizes(budget);
-        let sized = budget.replacements().filter(|p| p.size > 0);
-        for expires in sized.map(|p| (p.since + SIZE_KEPT).max(cx.now)) {
-            cx.timers.at(expires, &self.name, Due::SizeKept { budget: id.clone() });
-        }
         let Some(budget) = self.budgets.get_mut(id) else { return };
+        let sizes = sizes(budget);
+        if let Some(due) = budget.note_sizes(cx.now) {
+            cx.timers.at(due.max(cx.now), &self.name, Due::SizeKept { budget: id.clone() });
+        }
         if budget.tally.set_sizes(sizes, &budget.object.spec.basic_min_count) {
             // The write that ends a size was counted with it.
             self.touch(cx, id);
@@ -177,8 +209,10 @@ impl Namespace {
         }
         status.pending_replacements.retain_mut(|pending| {
             let granted = budget.ledger.names(&pending.pod);
-            if pending.size > 0 && self.is_refilled(cx.now, pending, granted) {
+            let is_old = budget.size_age(pending, cx.now) >= SIZE_KEPT;
+            if pending.size > 0 && (is_old || self.is_refilled(pending, granted)) {
                 pending.size = 0;
+                pending.age_seconds = 0;
                 pending.controller.clear();
                 pending.replica.clear();
             }
@@ -197,10 +231,9 @@ impl Namespace {
         });
     }
 
-    fn is_refilled(&self, now: Timestamp, pending: &PendingReplacement, granted: bool) -> bool {
+    fn is_refilled(&self, pending: &PendingReplacement, granted: bool) -> bool {
         let Some(key) = ReplicaKey::decode(&pending.replica) else { return true };
-        let is_full = !granted && self.staying_pods(&key) >= self.full_size(&key, pending);
-        is_full || pending.since + SIZE_KEPT <= now
+        !granted && self.staying_pods(&key) >= self.full_size(&key, pending)
     }
 
     /// The recorded size, or what the group's controller wants if that is less by now.

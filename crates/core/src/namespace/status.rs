@@ -40,7 +40,7 @@ impl Namespace {
         budget.ledger.write_into(&mut status, now);
         self.drop_impossible(&budget.object.uid, &mut status);
         budget.seen.write_into(&mut status.watermarks);
-        status.pending_replacements = budget.replacements().cloned().collect();
+        status.pending_replacements = budget.aged_replacements(now).collect();
         match &evaluation.failure {
             Some(Failure::Processing) => return status,
             Some(Failure::SyncFailed(error)) => {

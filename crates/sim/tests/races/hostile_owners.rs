@@ -28,7 +28,10 @@ fn two_owners(instances: usize) -> World {
 
 /// `PodGroups` `a` and `b` of two pods each, disrupted as a whole, and a budget that may lose one.
 fn two_groups(instances: usize) -> World {
-    let mut world = World::with_instances(Config::default(), instances);
+    groups_in(World::with_instances(Config::default(), instances), instances)
+}
+
+fn groups_in(mut world: World, instances: usize) -> World {
     for name in ["a", "b"] {
         world.apply_pod_group(group(name).gang(1).disrupt_whole());
         for member in ["0", "1"] {
@@ -108,6 +111,37 @@ fn a_size_is_kept_for_ten_minutes() {
     world.advance(secs(20));
     assert_eq!(replacements(&world), 0);
     assert!(world.evict("b-0").is_allow());
+}
+
+/// The record carries its age, because clocks of instances differ.
+#[test]
+fn a_clock_that_is_ahead_does_not_end_a_size_too_early() {
+    let mut world = World::with_instances(Config::default(), 2);
+    world.instance(1).skew(secs(660), 1000);
+    let mut world = groups_in(world, 2);
+    assert!(world.evict("a-0").is_allow());
+    world.instance(0).lead(false);
+    world.instance(1).lead(true);
+    world.advance(secs(200));
+    assert_eq!(replacements(&world), 1);
+    assert!(!world.instance(1).decide("b-0").is_allow());
+    world.advance(secs(420));
+    assert_eq!(replacements(&world), 0);
+}
+
+#[test]
+fn a_size_ends_although_every_instance_restarts_within_ten_minutes() {
+    let mut world = two_groups(1);
+    assert!(world.evict("a-0").is_allow());
+    for _ in 0..5 {
+        assert_eq!(replacements(&world), 1);
+        world.advance(secs(150));
+        world.instance(0).crash();
+        world.instance(0).restart();
+        world.advance(secs(2));
+    }
+    world.advance(secs(60));
+    assert_eq!(replacements(&world), 0);
 }
 
 /// Two pods of a group are evicted. The first one is back before the second one goes.
