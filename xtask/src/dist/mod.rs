@@ -1,20 +1,22 @@
 //! `cargo xtask dist`: what a release consists of, in `target/dist`.
 //!
 //! ```text
-//! holdfast-VERSION-x86_64-linux.tar.gz   the program, static, with man pages and completions
-//! holdfast-VERSION.tgz                   the chart
-//! holdfast-VERSION.cdx.json              what the program is made of (CycloneDX)
-//! holdfast-VERSION.oci.tar               the image, with --image
-//! deploy/                                the plain manifests
+//! holdfast-VERSION-ARCHITECTURE-linux.tar.gz     the program, static, with man pages and completions
+//! holdfast-VERSION-ARCHITECTURE-linux.cdx.json   the crates in it (CycloneDX)
+//! holdfast-VERSION-ARCHITECTURE-linux.oci.tar    the image, with --image
+//! holdfast-VERSION.tgz                           the chart
+//! deploy/                                        the plain manifests
 //! SHA256SUMS
 //! ```
 //!
+//! The architecture is that of this machine. The release workflow runs it on one machine of each.
 //! The same commit gives the same bytes, on the same toolchain.
 
 mod sbom;
 
 use std::{
     env,
+    env::consts::ARCH,
     ffi::OsStr,
     fmt::Write as _,
     fs,
@@ -47,20 +49,27 @@ pub fn run(args: &Args) -> Result<()> {
     make_dir(&dir)?;
     let program = build()?;
     archive(&program, &dir)?;
-    let named = |end: &str| dir.join(format!("holdfast-{VERSION}{end}"));
-    tar(&workspace().join("charts"), &["holdfast"], &named(".tgz"))?;
-    let sbom = serde_json::to_string_pretty(&sbom::sbom(workspace(), HOST)?)? + "\n";
-    write(&named(".cdx.json"), sbom)?;
+    let chart = dir.join(format!("holdfast-{VERSION}.tgz"));
+    tar(&workspace().join("charts"), &["holdfast"], &chart)?;
+    let sbom = serde_json::to_string_pretty(&sbom::sbom(workspace(), &target())?)? + "\n";
+    write(&dir.join(name() + ".cdx.json"), sbom)?;
     copy_all(&workspace().join("deploy"), &dir.join("deploy"))?;
     if args.image {
-        image(&program, &named(".oci.tar"))?;
+        image(&program, &dir.join(name() + ".oci.tar"))?;
     }
     write(&dir.join("SHA256SUMS"), sums(&dir)?)?;
     println!("{}", dir.display());
     Ok(())
 }
 
-const HOST: &str = "x86_64-unknown-linux-gnu";
+/// The name, without its ending, of every file that is made for one architecture.
+pub fn name() -> String {
+    format!("holdfast-{VERSION}-{ARCH}-linux")
+}
+
+fn target() -> String {
+    format!("{ARCH}-unknown-linux-gnu")
+}
 
 /// Static, for an image without anything else in it. The C library is in it too: with a target of its
 /// own (musl) it would have to come from somewhere else than the package registries.
@@ -68,13 +77,13 @@ fn build() -> Result<PathBuf> {
     let mut command = cargo();
     command
         // With a target named, the flags are not for build scripts.
-        .args(["build", "--profile=dist", "--locked", "--bin=holdfast", "--target", HOST])
+        .args(["build", "--profile=dist", "--locked", "--bin=holdfast", "--target", &target()])
         .env("RUSTFLAGS", "-C target-feature=+crt-static --remap-path-prefix=/=/src/")
         .env("CARGO_PROFILE_DIST_STRIP", "symbols");
     run_command(&mut command)?;
-    let target =
+    let built =
         env::var_os("CARGO_TARGET_DIR").map_or_else(|| workspace().join("target"), PathBuf::from);
-    let program = target.join(HOST).join("dist/holdfast");
+    let program = built.join(target()).join("dist/holdfast");
     let bytes = fs::read(&program).with_context(|| format!("read {}", program.display()))?;
     let loader = b"/ld-linux";
     ensure!(!bytes.windows(loader.len()).any(|at| at == loader), "the program is not static");
@@ -83,7 +92,7 @@ fn build() -> Result<PathBuf> {
 
 /// The program and what is made from its help.
 fn archive(program: &Path, dir: &Path) -> Result<()> {
-    let name = format!("holdfast-{VERSION}-x86_64-linux");
+    let name = name();
     let inside = dir.join(&name);
     make_dir(&inside.join("completions"))?;
     copy(program, &inside.join("holdfast"))?;

@@ -6,7 +6,7 @@ use anyhow::{Context as _, Result, bail, ensure};
 use serde_json::{Value, json};
 
 use super::{Test, run, tools};
-use crate::dist::VERSION;
+use crate::dist::{self, VERSION};
 use crate::localkube::{self, workspace};
 
 impl Test<'_> {
@@ -51,18 +51,18 @@ fn check(dir: &Path, helm: &Path, image: bool) -> Result<()> {
     let sums = text(sums.args(["--check", "--strict", "SHA256SUMS"]).current_dir(dir))?;
     println!("checksums of {} files", sums.lines().count());
     archive(dir).context("the archive")?;
-    sbom(&read(&dir.join(format!("holdfast-{VERSION}.cdx.json")))?).context("the SBOM")?;
+    sbom(&read(&dir.join(dist::name() + ".cdx.json"))?).context("the SBOM")?;
     chart(&dir.join(format!("holdfast-{VERSION}.tgz")), helm).context("the chart")?;
     manifests(&dir.join("deploy")).context("the manifests")?;
     if image {
-        self::image(&dir.join(format!("holdfast-{VERSION}.oci.tar"))).context("the image")?;
+        self::image(&dir.join(dist::name() + ".oci.tar")).context("the image")?;
     }
     Ok(())
 }
 
 /// Unpacked, beside the rest: the program runs, and has a page for each of its commands.
 fn archive(dir: &Path) -> Result<()> {
-    let name = format!("holdfast-{VERSION}-x86_64-linux");
+    let name = dist::name();
     let packed = dir.join(format!("{name}.tar.gz"));
     text(
         Command::new("tar").arg("--extract").arg("--directory").arg(dir).arg("--file").arg(packed),

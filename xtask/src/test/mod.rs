@@ -17,6 +17,8 @@
 //! cargo-fuzz -> build -> fuzz                      with --full: every decoder, by coverage
 //! helm -> dist                                     with --full: what a release consists of
 //! cargo-deny -> deny, advisories                   with --full: licences and sources of dependencies
+//! typos -> spelling                                with --full
+//! workflows                                        with --full, by actionlint
 //! ```
 
 mod chart;
@@ -28,6 +30,7 @@ mod e2e;
 mod fuzz;
 pub mod interrupt;
 mod leftover;
+mod lint;
 mod nemesis;
 mod previous;
 mod release;
@@ -140,6 +143,8 @@ impl Test<'_> {
             Stage::Fuzz => self.fuzz(),
             Stage::Dist => self.dist(),
             Stage::Deny => self.deny(),
+            Stage::Spelling => self.spelling(),
+            Stage::Workflows => self.workflows(),
         }
         Ok(())
     }

@@ -69,6 +69,12 @@ pub fn xtask(args: &[&str], interrupt: &Interrupt) -> Result<()> {
         .with_context(|| format!("`cargo xtask {}`", args.join(" ")))
 }
 
+/// Another program, likewise.
+pub fn program(command: Command, interrupt: &Interrupt) -> Result<()> {
+    let what = command.get_program().to_string_lossy().into_owned();
+    run(command, interrupt, &mut Counts::default()).with_context(|| format!("`{what}`"))
+}
+
 fn run(mut command: Command, interrupt: &Interrupt, counts: &mut Counts) -> Result<()> {
     interrupt.check()?;
     let mut child = command

@@ -33,6 +33,10 @@ pub enum Stage {
     Dist,
     /// With --full, or if named: licences, sources and security advisories of the dependencies
     Deny,
+    /// With --full, or if named: spelling, with typos
+    Spelling,
+    /// With --full, or if named: the workflows of GitHub, with actionlint
+    Workflows,
 }
 
 /// How much is asked for. A level has all stages of the levels before it.
@@ -58,7 +62,9 @@ impl Stage {
             | Self::Nemesis
             | Self::Fuzz
             | Self::Dist
-            | Self::Deny => Some(Level::Full),
+            | Self::Deny
+            | Self::Spelling
+            | Self::Workflows => Some(Level::Full),
             Self::Rights => None,
         }
     }

@@ -7,20 +7,22 @@ use anyhow::{Context as _, Result};
 use super::{Test, interrupt::Interrupt, run::cargo, summary::Counts};
 use crate::localkube::workspace;
 
-/// A subcommand of cargo, in the version that it is known to work in.
+/// A program from crates.io, in the version that works here.
 pub struct Tool {
-    pub name: &'static str,
+    name: &'static str,
     version: &'static str,
+    pub program: &'static str,
 }
 
-pub const FUZZ: Tool = Tool { name: "cargo-fuzz", version: "0.13.2" };
-pub const DENY: Tool = Tool { name: "cargo-deny", version: "0.20.2" };
+pub const FUZZ: Tool = Tool { name: "cargo-fuzz", version: "0.13.2", program: "cargo-fuzz" };
+pub const DENY: Tool = Tool { name: "cargo-deny", version: "0.20.2", program: "cargo-deny" };
+pub const TYPOS: Tool = Tool { name: "typos-cli", version: "1.52.0", program: "typos" };
 
 impl Test<'_> {
-    /// The environment in which cargo finds this tool.
+    /// The environment in which a child finds this tool.
     pub(super) fn tool(&mut self, tool: &'static Tool) -> Option<[(&'static str, OsString); 1]> {
         let interrupt = &self.interrupt;
-        let path = self.summary.time(tool.name, || tool.path(interrupt));
+        let path = self.summary.time(tool.program, || tool.path(interrupt));
         Some([("PATH", path?)])
     }
 }
@@ -30,12 +32,12 @@ impl Tool {
     /// cargo finds it.
     pub fn path(&self, interrupt: &Interrupt) -> Result<OsString> {
         let path = env::var_os("PATH").unwrap_or_default();
-        if find(&[self.name]).is_some() {
+        if find(&[self.program]).is_some() {
             return Ok(path);
         }
         let tools = workspace().join("target/tools");
         let programs = tools.join("bin");
-        if !programs.join(self.name).is_file() {
+        if !programs.join(self.program).is_file() {
             let (crate_, root) =
                 (format!("{}@{}", self.name, self.version), tools.to_string_lossy());
             let install = ["install", "--locked", "--root", &root, &crate_];
