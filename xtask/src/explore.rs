@@ -1,4 +1,4 @@
-//! `cargo xtask explore`: every interleaving of small worlds, built fast and with all assertions
+//! `cargo xtask explore`: explores every interleaving of small worlds, in a fast build with all assertions
 //! (profile `sim`).
 
 use anyhow::{Context as _, Result};
@@ -27,7 +27,7 @@ pub struct Args {
     replay: Option<String>,
 }
 
-/// Whether the promise held in every scope.
+/// Returns true if the promise held in every scope.
 pub fn run(args: &Args) -> Result<bool> {
     let mut cargo = localkube::cargo();
     cargo.args([

@@ -1,11 +1,11 @@
-//! `cargo xtask fix`: everything that a program can write by itself.
+//! `cargo xtask fix`: formats, fixes lints and writes generated files.
 
 use anyhow::{Context as _, Result};
 
 use crate::localkube::cargo;
 
-/// Clippy comes first, because what it writes may need formatting. The tests of generated files write them instead
-/// of comparing them.
+/// Clippy comes first, because its changes may need formatting. The tests of generated files write them
+/// instead of comparing them.
 const STEPS: [&[&str]; 5] = [
     &["clippy", "--fix", "--allow-dirty", "--allow-staged", "--workspace", "--all-targets"],
     &["fmt", "--all"],
@@ -14,7 +14,7 @@ const STEPS: [&[&str]; 5] = [
     &["test", "--quiet", "--package=holdfast", "--bin=holdfast", "reference::"],
 ];
 
-/// Whether every step succeeded.
+/// Returns true if every step succeeded.
 pub fn run() -> Result<bool> {
     for step in STEPS {
         let status = cargo().args(step).env("HOLDFAST_WRITE", "1").status();

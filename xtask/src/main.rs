@@ -1,4 +1,4 @@
-//! The project's chores, as `cargo xtask <chore>`. One module per chore.
+//! The tasks of the project: `cargo xtask TASK`. Each task is one module.
 
 mod bench;
 mod dist;
@@ -26,7 +26,7 @@ fn main() -> ExitCode {
     };
     match result {
         Ok(true) => ExitCode::SUCCESS,
-        // As of the program itself: 1 for findings, 2 for errors.
+        // The same exit codes as the program: 1 for findings, 2 for errors.
         Ok(false) => ExitCode::FAILURE,
         Err(error) => {
             eprintln!("error: {error:#}");

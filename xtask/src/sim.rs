@@ -1,4 +1,4 @@
-//! `cargo xtask sim`: the simulator, built fast and with all its assertions (profile `sim`).
+//! `cargo xtask sim`: runs the simulator in a fast build with all assertions (profile `sim`).
 
 use anyhow::{Context as _, Result, ensure};
 
@@ -40,12 +40,12 @@ pub struct Args {
     skip: Option<String>,
 }
 
-/// Whether everything held.
+/// Returns true if every check passed.
 pub fn run(args: &Args) -> Result<bool> {
     let mut cargo = localkube::cargo();
     cargo.args(["run", "--quiet", "--profile=sim"]);
     if args.profile == SERVER {
-        // Its planted bugs are tests, and it leaves nothing out.
+        // This profile has its planted bugs in tests, and cannot leave anything out.
         let other = args.planted || args.without.is_some() || args.skip.is_some();
         ensure!(!other, "--profile server takes --seed, --seeds, --minutes and --from");
         cargo.args(["--package=holdfast-server-sim", "--bin=server-sim", "--"]);

@@ -1,5 +1,5 @@
-//! What the webhook itself takes, asked as the API server asks it: an answer that is recorded first,
-//! against a bare update of the same status, and an answer that writes nothing.
+//! The latency of the webhook itself, called as the API server calls it. It compares a recorded answer with
+//! an update of the same status, and it measures an answer without a write.
 
 use std::{thread, time::Instant};
 
@@ -60,7 +60,7 @@ pub fn run(bench: &Bench, results: &mut Results) -> Result<()> {
         load.fill(2 * COMMITS)?;
         load.settle()?;
         let commits = commit(&webhook, &load)?;
-        // From here on nobody else writes the object.
+        // From here on no other client writes the object.
         bench.retire(&holdfast, Mode::Webhook)?;
         let puts = put(bench, &load)?;
         for percent in [50, 99] {
@@ -73,7 +73,7 @@ pub fn run(bench: &Bench, results: &mut Results) -> Result<()> {
     Ok(())
 }
 
-/// Each of these adds one grant to the status and is answered when that is written.
+/// Sends requests. Each adds one grant to the status and is answered after that write.
 fn commit(webhook: &Server, load: &Load) -> Result<Latencies> {
     let mut client = webhook.client();
     let mut latencies = Latencies::default();
@@ -86,8 +86,8 @@ fn commit(webhook: &Server, load: &Load) -> Result<Latencies> {
     Ok(latencies)
 }
 
-/// The same object, over and over, with as many grants as it had at the same point above; as the same
-/// user, and with the same parts of the object, as Holdfast sends it.
+/// Updates the same object again and again, with as many grants as it had at the same point above, as the
+/// same user and with the same fields as Holdfast.
 fn put(bench: &Bench, load: &Load) -> Result<Latencies> {
     let mut client = bench.holdfast_user.client();
     let path = load.budget_path("/budget-0");
@@ -123,7 +123,7 @@ fn put(bench: &Bench, load: &Load) -> Result<Latencies> {
     Ok(latencies)
 }
 
-/// Pods that run and that no budget selects are allowed at once, from the cache.
+/// Running pods that no budget selects are allowed at once, from the cache.
 fn ask_uncovered(webhook: &Server, free: &Load, clients: usize) -> Result<Latencies> {
     let results: Vec<Result<Latencies>> = thread::scope(|scope| {
         let asking: Vec<_> = (0..clients)
@@ -131,7 +131,7 @@ fn ask_uncovered(webhook: &Server, free: &Load, clients: usize) -> Result<Latenc
                 scope.spawn(move || {
                     let mut client = webhook.client();
                     let mut latencies = Latencies::default();
-                    // The first one connects.
+                    // The first request opens the connection.
                     for (n, pod) in (0..=UNCOVERED).zip(free.pods().iter().cycle()) {
                         let uid = format!("{}-{c}-{n}", free.namespace);
                         let began = Instant::now();
@@ -181,7 +181,7 @@ pub fn ask(client: &mut Client, uid: &str, namespace: &str, pod: &str) -> Result
     Ok(())
 }
 
-/// Where Holdfast registered itself, and the certificate that it is to be known by.
+/// Returns the address at which Holdfast registered itself, and the certificate to verify it.
 pub fn webhook(bench: &Bench, holdfast: &Controller) -> Result<Server> {
     let url = holdfast.addresses["webhook"].as_str().context("Holdfast says where it is")?;
     let address = url.strip_prefix("https://").and_then(|rest| rest.split('/').next());

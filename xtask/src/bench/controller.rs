@@ -1,4 +1,4 @@
-//! The two programs that are compared: upstream's disruption controller and ours.
+//! The two programs that are compared: the disruption controller of Kubernetes and Holdfast.
 
 use std::{
     fs,
@@ -11,21 +11,21 @@ use serde_json::Value;
 
 use crate::localkube::{Identity, Localkube, Process};
 
-/// A process under measurement. Ended when dropped.
+/// A process under measurement. Dropping it ends the process.
 pub struct Controller {
     process: Process,
-    /// Where it can be reached, if it is Holdfast.
+    /// The addresses, if it is Holdfast.
     pub addresses: Value,
 }
 
-/// How Holdfast stands in front of the Eviction API.
+/// The mode of Holdfast.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Mode {
     Webhook,
     Native,
 }
 
-/// What a process has used so far.
+/// The resources that a process has used so far.
 #[derive(Debug, Clone, Copy)]
 pub struct Usage {
     pub cpu_seconds: f64,
@@ -33,16 +33,16 @@ pub struct Usage {
 }
 
 impl Controller {
-    /// kube-controller-manager with its disruption-controller and nothing else.
+    /// Starts kube-controller-manager with only its disruption-controller.
     pub fn upstream(localkube: &Localkube) -> Result<Self> {
         let process =
             localkube.start_controllers("disruption-controller", "disruption-controller")?;
-        // Ready means that it serves; the controller itself starts a moment later.
+        // When it is ready, it serves. The controller itself starts slightly later.
         std::thread::sleep(Duration::from_secs(1));
         Ok(Self { process, addresses: Value::Null })
     }
 
-    /// `holdfast serve --install`, ready to decide.
+    /// Starts `holdfast serve --install` and waits until it is ready.
     pub fn holdfast(
         localkube: &Localkube,
         program: &Path,
@@ -99,8 +99,9 @@ impl Drop for Controller {
     }
 }
 
-/// Waits until the machine has little to do for a second, for a minute at most. API servers and controllers are busy for a
-/// while with what an installation or the end of a namespace sets off: discovery, schemas, garbage.
+/// Waits until the machine is nearly idle for a second, for at most a minute. After an installation or the
+/// end of a namespace, API servers and controllers are busy for some time with discovery, schemas and garbage
+/// collection.
 pub fn await_quiet() -> Result<()> {
     const BUSY_MAX: f64 = 0.2;
     let deadline = Instant::now() + Duration::from_mins(1);
@@ -117,7 +118,7 @@ pub fn await_quiet() -> Result<()> {
     Ok(())
 }
 
-/// Of all processors since the start, in ticks: busy, and altogether.
+/// Returns the ticks of all processors since the start: busy, and in total.
 fn cpu_times() -> Option<(f64, f64)> {
     let stat = fs::read_to_string("/proc/stat").ok()?;
     let times = stat.lines().next()?.split_whitespace().skip(1).take(8);
@@ -131,14 +132,14 @@ fn usage(pid: i32) -> Option<Usage> {
     /// `sysconf(_SC_CLK_TCK)`, which is the same on every Linux.
     const TICKS_PER_SECOND: f64 = 100.0;
     let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
-    // The second field is the program's name in parentheses, in which anything may occur.
+    // The second field is the program's name in parentheses, which may contain anything.
     let fields: Vec<&str> = stat.rsplit_once(')')?.1.split_whitespace().collect();
     let ticks = |field: usize| fields.get(field)?.parse::<f64>().ok();
     let status = fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
     let rss = status.lines().find_map(|line| line.strip_prefix("VmRSS:"))?;
     let kib: f64 = rss.split_whitespace().next()?.parse().ok()?;
     Some(Usage {
-        // utime and stime.
+        // The fields utime and stime.
         cpu_seconds: (ticks(11)? + ticks(12)?) / TICKS_PER_SECOND,
         rss_mib: kib / 1024.0,
     })

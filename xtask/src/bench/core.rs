@@ -1,4 +1,4 @@
-//! The engine alone: memory, time per input, instructions per input, and criterion's own table.
+//! The engine without a server: memory, time per input, instructions per input, and criterion's own table.
 
 use std::{
     path::PathBuf,
@@ -65,7 +65,7 @@ pub fn run(repeat: usize, quick: bool, results: &mut Results) -> Result<()> {
     Ok(())
 }
 
-/// Instructions are the same in every run: once is enough.
+/// Instructions are the same in every run, so one run is enough.
 fn instructions(results: &mut Results) -> Result<()> {
     if Command::new("valgrind").arg("--version").stdout(Stdio::null()).status().is_err() {
         eprintln!("bench: instructions were not counted: there is no valgrind on PATH");
@@ -91,7 +91,7 @@ fn instructions(results: &mut Results) -> Result<()> {
     Ok(())
 }
 
-/// Of what the engine does with the inputs, without the driver's own part.
+/// Returns the instructions of the engine for the inputs, without those of the driver.
 fn callgrind(args: &[&str]) -> Result<f64> {
     let output = Command::new("valgrind")
         .args(["--tool=callgrind", "--callgrind-out-file=/dev/null"])

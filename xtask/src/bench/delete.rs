@@ -1,5 +1,5 @@
-//! Deletes per second: without any webhook, of pods that no `PodUnavailableBudget` covers, and of pods
-//! that one does, each of which is recorded first.
+//! Deletes per second: without any webhook, of pods without a `PodUnavailableBudget`, and of pods with one,
+//! whose deletes are recorded.
 
 use std::time::Duration;
 
@@ -12,8 +12,8 @@ use super::{
     report::{Comparison, Results, Target},
 };
 
-/// Kruise v1.8.0, measured on 2 cores of another machine, grants 110 deletes per second to 16 clients where
-/// 828 are made without a webhook. Twice that share is the target; the machines differ, the share does not.
+/// Kruise v1.8.0, on 2 cores of another machine, allows 110 deletes per second to 16 clients. Without a
+/// webhook there are 828. Twice that share is the target, because shares can be compared between machines.
 const TWICE_KRUISE: f64 = 2.0 * 110.0 / 828.0;
 
 pub const COMPARISONS: [Comparison; 5] = [
@@ -46,7 +46,7 @@ pub const COMPARISONS: [Comparison; 5] = [
 
 const CLIENTS: [usize; 2] = [1, 16];
 
-/// Whether Holdfast runs, and which pods of the namespace its budget is about.
+/// Whether Holdfast runs, and which pods of the namespace its budget covers.
 const VARIANTS: [(&str, bool, Budgets); 4] = [
     ("no webhook", false, Budgets::None),
     ("uncovered", true, Budgets::None),
@@ -60,7 +60,7 @@ pub fn run(bench: &Bench, results: &mut Results) -> Result<()> {
         for (name, runs, budgets) in VARIANTS {
             bench.interrupt.check()?;
             let holdfast = runs.then(|| bench.holdfast(Mode::Webhook)).transpose()?;
-            // In another namespace, so that there is one at all.
+            // In another namespace, so that a budget exists.
             let elsewhere = Budgets::Others;
             let elsewhere = runs
                 .then(|| Load::new(&bench.admin, "elsewhere", Api::Kruise, elsewhere, 1))
@@ -70,7 +70,7 @@ pub fn run(bench: &Bench, results: &mut Results) -> Result<()> {
                 load.fill(pods)?;
                 load.settle()?;
                 let limit = Duration::from_secs(seconds);
-                // The budget keeps one.
+                // The budget keeps one pod.
                 let gone = load.disrupt(&bench.admin, Way::Delete, clients, pods - 1, limit)?;
                 let label = |what: &str| format!("{what}, {clients} clients");
                 let count = f64::from(u32::try_from(gone.latencies.len())?);
@@ -84,7 +84,7 @@ pub fn run(bench: &Bench, results: &mut Results) -> Result<()> {
                 }
             }
             if let Some(holdfast) = holdfast {
-                // First, so that nobody asks it when the rest is cleared.
+                // First, so that the cleanup does not ask Holdfast.
                 bench.retire(&holdfast, Mode::Webhook)?;
             }
             load.clear()?;

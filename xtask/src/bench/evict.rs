@@ -1,4 +1,4 @@
-//! Evictions per second: the built-in path with a budget and without, and Holdfast's webhook.
+//! Evictions per second: the built-in path with and without a budget, and Holdfast's webhook.
 
 use std::time::Duration;
 
@@ -78,11 +78,11 @@ pub const COMPARISONS: [Comparison; 11] = [
 
 const CLIENTS: [usize; 2] = [1, 16];
 
-/// Native mode with upstream's disruption controller, which has nothing to do there, running all the same.
+/// Native mode while the disruption controller of Kubernetes runs, although it has nothing to do there.
 const BESIDE_UPSTREAM: &str = "native, beside upstream";
 
-/// The variants of a round, in its order. Upstream's disruption controller runs where it is needed, and in
-/// webhook mode, as it does in a cluster.
+/// The variants of a round, in order. The disruption controller of Kubernetes runs if it is needed, and in
+/// webhook mode, as in a cluster.
 pub const VARIANTS: [(&str, Option<Mode>, Budgets); 9] = [
     ("built-in PDB", None, Budgets::Pods),
     ("no PDB", None, Budgets::None),
@@ -115,7 +115,7 @@ pub fn run(bench: &Bench, only: &[String], results: &mut Results) -> Result<()> 
                 load.fill(pods)?;
                 load.settle()?;
                 await_quiet()?;
-                // Not the last replica, which the budget keeps.
+                // The budget keeps the last replica.
                 let count = pods - 2 * PODS_PER_GROUP;
                 let evicted = load.disrupt(&bench.drainer, Way::Evict, clients, count, limit)?;
                 let label = |what: &str| format!("{what}, {clients} clients");
@@ -131,7 +131,7 @@ pub fn run(bench: &Bench, only: &[String], results: &mut Results) -> Result<()> 
             }
             load.clear()?;
             if upstream.is_none() {
-                // To it `policy/v1` is given back.
+                // `policy/v1` is given back to it.
                 upstream = Some(Controller::upstream(&bench.localkube)?);
             }
             if let (Some(holdfast), Some(mode)) = (holdfast, mode) {

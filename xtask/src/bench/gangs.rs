@@ -1,5 +1,5 @@
-//! Gangs: how long it takes until every pod of many has a node, by kube-scheduler's own `PodGroups` and by
-//! Holdfast's gates, on one cluster and with one scheduler.
+//! The time until every pod of many gangs has a node, with kube-scheduler's own `PodGroups` and with
+//! Holdfast's gates, on one cluster with one scheduler.
 
 use std::time::Instant;
 
@@ -31,12 +31,12 @@ pub const COMPARISONS: [Comparison; 2] = [
 
 const SIZE: usize = 8;
 
-/// Pods for which a node has room: twice as much in all as the gangs need.
+/// The number of pods for which a node has room: in total twice as many as the gangs need.
 const ROOM: usize = 64;
 
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Way {
-    /// Single pods.
+    /// Pods without a gang.
     Alone,
     /// `scheduling.k8s.io`.
     Scheduler,
@@ -58,7 +58,7 @@ pub fn run(bench: &Bench, results: &mut Results) -> Result<()> {
             "conditions": [{"type": "Ready", "status": "True"}],
         }});
         client.patch(&format!("/api/v1/nodes/{name}/status"), &status)?.ok()?;
-        // The controller that would take it off again is not there.
+        // The controller that would remove the taint does not run.
         client.patch(&format!("/api/v1/nodes/{name}"), &json!({"spec": {"taints": null}}))?.ok()?;
         Ok(())
     })?;
@@ -85,7 +85,7 @@ pub fn run(bench: &Bench, results: &mut Results) -> Result<()> {
     bench.localkube.stop_component("kube-scheduler")
 }
 
-/// From the first pod created to the last one bound.
+/// Returns the time from the first created pod to the last bound pod.
 fn start(bench: &Bench, namespace: &str, way: Way, gangs: usize) -> Result<f64> {
     let mut client = bench.admin.client();
     client.post("/api/v1/namespaces", &json!({"metadata": {"name": namespace}}))?.ok()?;
@@ -113,7 +113,7 @@ fn start(bench: &Bench, namespace: &str, way: Way, gangs: usize) -> Result<f64> 
     let path = format!("/api/v1/namespaces/{namespace}/pods");
     let began = Instant::now();
     each(&bench.admin, &pods, |client, i| client.post(&path, &pod(*i, way))?.ok().map(|_| ()))?;
-    // From the watch cache: the count of those without a node.
+    // A request to the watch cache for the number of pods without a node.
     let unbound = format!("{path}?fieldSelector=spec.nodeName%3D&limit=1&resourceVersion=0");
     until("every pod has a node", || {
         let list = client.get(&unbound)?.ok()?.json();

@@ -1,5 +1,4 @@
-//! Requests as a load generator wants them: blocking, over one kept connection each, HTTP/1.1, and
-//! with nothing in between that would take time of its own.
+//! An HTTP/1.1 client for load: blocking, with one kept connection per client, and with little overhead.
 
 use std::{
     fs,
@@ -23,7 +22,7 @@ const TIMEOUT: Duration = Duration::from_mins(1);
 pub const JSON: &str = "application/json";
 pub const MERGE_PATCH: &str = "application/merge-patch+json";
 
-/// A server, and who we are to it.
+/// A server, and the identity of the client.
 #[derive(Clone)]
 pub struct Server {
     address: SocketAddr,
@@ -32,7 +31,7 @@ pub struct Server {
 }
 
 impl Server {
-    /// The API server, as one of localkube's users.
+    /// Connects to the API server as one of localkube's users.
     pub fn of_kubeconfig(path: &Path) -> Result<Self> {
         let text = fs::read(path).with_context(|| format!("read {}", path.display()))?;
         let config: Value = serde_json::from_slice(&text)?;
@@ -46,7 +45,7 @@ impl Server {
         Ok(Self { address, tls: tls(&ca)?, token: Some(token) })
     }
 
-    /// A server that asks for no token, such as a webhook.
+    /// Connects to a server without a token, such as a webhook.
     pub fn at(address: SocketAddr, ca_pem: &[u8]) -> Result<Self> {
         Ok(Self { address, tls: tls(ca_pem)?, token: None })
     }
@@ -55,7 +54,8 @@ impl Server {
         Client { server: self.clone(), connection: None }
     }
 
-    /// A request whose answer does not end, as lines. HTTP/1.0, so that they come as they are.
+    /// Opens a request whose answer does not end and returns its lines. It uses HTTP/1.0 to get the lines
+    /// without chunks.
     pub fn stream(&self, path: &str) -> Result<(Connection, TcpStream)> {
         let (mut connection, socket) = self.connect()?;
         socket.set_read_timeout(None)?;
@@ -107,7 +107,7 @@ impl Answer {
         serde_json::from_slice(&self.body).unwrap_or_default()
     }
 
-    /// Itself, if the request succeeded.
+    /// Returns itself if the request succeeded.
     pub fn ok(self) -> Result<Self> {
         match self.code {
             200..300 => Ok(self),
@@ -137,7 +137,8 @@ impl Client {
         self.send("DELETE", path, JSON, br#"{"gracePeriodSeconds":0}"#)
     }
 
-    /// An error leaves it not known whether the request was carried out; the next one connects anew.
+    /// Sends a request. After an error it is unknown whether the request was executed. The next request opens
+    /// a new connection.
     pub fn send(&mut self, method: &str, path: &str, content: &str, body: &[u8]) -> Result<Answer> {
         let mut connection = match self.connection.take() {
             Some(connection) => connection,
@@ -193,7 +194,7 @@ fn read_head(connection: &mut Connection) -> Result<(u16, Length)> {
     Ok((code, length))
 }
 
-/// Whether another one follows.
+/// Reads a chunk. Returns true if another one follows.
 fn read_chunk(connection: &mut Connection, body: &mut Vec<u8>) -> Result<bool> {
     let mut line = String::new();
     connection.read_line(&mut line)?;

@@ -24,23 +24,23 @@ use super::{
 
 const NODE: &str = "bench-node";
 const CREATORS: usize = 8;
-/// In scope Workload.
+/// The number of pods of a replica, with scope Workload.
 pub const PODS_PER_GROUP: usize = 10;
 
-/// What the budgets count.
+/// The unit or the pods of the budgets.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Budgets {
     None,
     Pods,
     Replicas,
-    /// Pods that are none of the load's.
+    /// The budgets cover other pods than those of the load.
     Others,
 }
 
-/// Whose budgets they are.
+/// The API of the budgets.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Api {
-    /// `policy/v1`: the built-in one, or ours in native mode.
+    /// `policy/v1`: the built-in one, or Holdfast's in native mode.
     Policy,
     /// The CRD of webhook mode.
     Holdfast,
@@ -48,7 +48,7 @@ pub enum Api {
     Kruise,
 }
 
-/// How pods are disrupted.
+/// The operation that disrupts pods.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Way {
     Evict,
@@ -71,7 +71,7 @@ impl Api {
         }
     }
 
-    /// As paths have it.
+    /// Returns the resource as in paths.
     pub fn resource(self) -> String {
         format!("{}s", self.kind().to_lowercase())
     }
@@ -91,12 +91,12 @@ pub struct Load {
 pub struct Evicted {
     pub seconds: f64,
     pub latencies: Latencies,
-    /// Answers other than "evicted", after which the same pod is tried again later.
+    /// Answers other than "evicted". The client tries the same pod again later.
     pub refused: usize,
 }
 
 impl Load {
-    /// An empty namespace with `count` budgets, each over an equal share of the pods to come.
+    /// Creates an empty namespace with `count` budgets, each for an equal share of the future pods.
     pub fn new(
         admin: &Server,
         name: &str,
@@ -128,7 +128,7 @@ impl Load {
         Ok(load)
     }
 
-    /// Creates what is missing to so many pods, and makes them ready.
+    /// Creates pods until there are this many, and makes them ready.
     pub fn fill(&mut self, pods: usize) -> Result<()> {
         let missing: Vec<usize> =
             (self.next..).take(pods.saturating_sub(self.pods.len())).collect();
@@ -143,7 +143,7 @@ impl Load {
         Ok(())
     }
 
-    /// Waits until the statuses of all budgets count the pods that are there.
+    /// Waits until the statuses of all budgets count the present pods.
     pub fn settle(&self) -> Result<()> {
         if self.budgets == Budgets::None {
             return Ok(());
@@ -153,7 +153,7 @@ impl Load {
         let others = self.budgets == Budgets::Others;
         let all = if others { 0 } else { i64::try_from(self.pods.len())? };
         let is_pub = self.api == Api::Kruise;
-        // Of both: a pod that may be evicted is not healthy any more, and is there until it is seen to be gone.
+        // Wait for both: a pod that may be evicted is not healthy any more, and counts until it is gone.
         let fields = if is_pub {
             ["currentAvailable", "totalReplicas"]
         } else {
@@ -169,13 +169,13 @@ impl Load {
             let observed = items.iter().all(|b| {
                 b["status"]["observedGeneration"].as_i64() >= b["metadata"]["generation"].as_i64()
             });
-            // Only then are deletes sent to Holdfast.
+            // Only then do API servers send deletes to Holdfast.
             let enforced = !is_pub || items.iter().all(|b| condition(b, "Enforced"));
             Ok(observed && enforced && fields.into_iter().all(counts_all))
         })
     }
 
-    /// Evicts or deletes so many of the pods, by so many clients, for so long at most.
+    /// Evicts or deletes this many of the pods, by this many clients, for at most this time.
     pub fn disrupt(
         &mut self,
         by: &Server,
@@ -204,7 +204,7 @@ impl Load {
         Ok(evicted)
     }
 
-    /// The readiness of every one of these pods goes and comes back, all at once.
+    /// Makes every one of these pods unready and ready again, all at once.
     pub fn flap_all(&self, count: usize) -> Result<()> {
         let pods: Vec<&String> = self.pods.iter().take(count).collect();
         for ready in [false, true] {
@@ -232,13 +232,13 @@ impl Load {
         format!("budget-{}", self.part(i))
     }
 
-    /// Which budget a pod is under. A replica is under one as a whole.
+    /// Returns the budget of a pod. All pods of a replica have the same budget.
     fn part(&self, i: usize) -> usize {
         let unit = if self.budgets == Budgets::Replicas { i / PODS_PER_GROUP } else { i };
         unit % self.count
     }
 
-    /// Removes all of it and waits until it is gone, so that the next load has the machine.
+    /// Deletes everything and waits until it is gone, so that the next load has the whole machine.
     pub fn clear(self) -> Result<()> {
         let mut client = self.admin.client();
         each(&self.admin, &self.pods, |client, pod| {
@@ -283,7 +283,7 @@ impl Load {
         client.post(&path, &group)?.ok().map(|_| ())
     }
 
-    /// Never in the way: the first eviction and the last are to cost the same.
+    /// Returns a budget that never denies: the first and the last eviction must cost the same.
     fn budget(&self, part: usize) -> Value {
         let labels = if self.budgets == Budgets::Others {
             json!({"app": "others"})
@@ -309,7 +309,7 @@ impl Load {
     }
 }
 
-/// By several clients at a time.
+/// Runs the work by several clients at the same time.
 pub fn each<T: Sync>(
     server: &Server,
     items: &[T],
@@ -353,7 +353,7 @@ fn disruptor(
         };
         match answer.code {
             200 | 201 => latencies.push(began.elapsed()),
-            // Its budget is exhausted or contended, or the handler gave up: try again later.
+            // The budget has no room or a conflict, or the handler gave up: try again later.
             429 | 500 | 409 => {
                 refused += 1;
                 queue.lock().expect("not poisoned").push_back(pod);
@@ -383,7 +383,7 @@ fn status(ready: bool) -> Value {
 
 fn create_node(client: &mut Client) -> Result<()> {
     match client.post("/api/v1/nodes", &json!({"metadata": {"name": NODE}}))?.code {
-        // It is there already.
+        // It already exists.
         409 | 200..300 => Ok(()),
         code => bail!("cannot create a node: {code}"),
     }

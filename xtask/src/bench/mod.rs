@@ -1,5 +1,5 @@
-//! `cargo xtask bench`: Holdfast beside upstream's controller and without either, in one run, in
-//! turns, on the same load. BENCHMARKING.md says how each number is made.
+//! `cargo xtask bench`: compares Holdfast with the controller of Kubernetes and with neither, in one run, in
+//! turns, with the same load. BENCHMARKING.md describes each measurement.
 
 mod commit;
 mod controller;
@@ -83,7 +83,7 @@ enum Part {
     Drain,
 }
 
-/// What the measurements share.
+/// The shared parts of the measurements.
 pub struct Bench {
     localkube: Localkube,
     program: PathBuf,
@@ -95,9 +95,9 @@ pub struct Bench {
     repeat: usize,
 }
 
-/// Prints the table; fails only if something could not be measured. A missed target is a finding.
+/// Prints the table. Fails only if a measurement failed. A missed target is a finding.
 pub fn run(args: &Args) -> Result<bool> {
-    // A drain waits for controllers, and this program only looks on.
+    // A drain mostly waits for controllers, so this program may be a debug build.
     if cfg!(debug_assertions) && args.only != [Part::Drain] {
         return in_release();
     }
@@ -111,7 +111,7 @@ pub fn run(args: &Args) -> Result<bool> {
     outcome.map(|()| true)
 }
 
-/// The clients' own work takes from the cores that the servers need: not in a debug build.
+/// Returns false for a debug build: the clients of this program share the cores with the servers.
 fn in_release() -> Result<bool> {
     let own = env::args().skip(1);
     let status = localkube::cargo()
@@ -157,7 +157,7 @@ fn program(args: &Args) -> Result<PathBuf> {
     Ok(dist_dir()?.join("holdfast"))
 }
 
-/// With nodes that kwok plays, a scheduler and `LeaderWorkerSet`.
+/// Runs the work on a control plane with simulated nodes, a scheduler and `LeaderWorkerSet`.
 fn with_workloads(args: &Args, work: impl FnOnce(&Bench) -> Result<()>) -> Result<()> {
     let program = program(args)?;
     let dir = workspace().join("target/localkube-bench-drain");
@@ -177,7 +177,7 @@ fn on_cluster(
     results: &mut Results,
     comparisons: &mut Vec<Comparison>,
 ) -> Result<()> {
-    // Nodes are not played, and the disruption controller runs when it is its turn.
+    // No program simulates the nodes, and the disruption controller runs only in its own variants.
     for component in ["kwok", "kube-scheduler", "kube-controller-manager"] {
         localkube.stop_component(component)?;
     }
@@ -253,7 +253,7 @@ impl Bench {
         Controller::holdfast(&self.localkube, &self.program, mode, flags)
     }
 
-    /// Takes its webhook away, or gives `policy/v1` back, so that evictions do without, and ends it.
+    /// Removes its webhook, or gives `policy/v1` back, so that evictions do not need it, and ends it.
     fn retire(&self, holdfast: &Controller, mode: Mode) -> Result<()> {
         match mode {
             Mode::Webhook => {
@@ -280,7 +280,7 @@ impl Bench {
     }
 }
 
-/// Whether a variant is to be measured: it is named, or none is.
+/// Returns true if the variant is named, or if none is named.
 fn is_chosen(only: &[String], name: &str) -> bool {
     only.is_empty() || only.iter().any(|n| n == name)
 }
@@ -293,7 +293,7 @@ fn cargo(args: &[&str]) -> Result<()> {
     Ok(())
 }
 
-/// Where cargo puts what it builds as for a release. This program lies in the directory of another profile.
+/// Returns cargo's directory for release builds. This program is in the directory of another profile.
 fn dist_dir() -> Result<PathBuf> {
     let own = env::current_exe().context("find the directory of programs")?;
     let target = own.parent().and_then(Path::parent).context("a program lies in a directory")?;

@@ -1,4 +1,4 @@
-//! Samples of one run, and the table of what they say.
+//! The samples of one run, and the table of results.
 
 use std::{fs, path::Path, thread};
 
@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 
 use super::stats::{max, median, min};
 
-/// Everything measured, in the order of measurement.
+/// All samples, in the order of measurement.
 #[derive(Default)]
 pub struct Results {
     samples: Vec<Sample>,
@@ -20,12 +20,12 @@ struct Sample {
     value: f64,
 }
 
-/// What is compared with what, and what we want of it.
+/// Two metrics to compare, and the target.
 pub struct Comparison {
-    /// All metrics that start so.
+    /// The comparison applies to all metrics with this prefix.
     pub metrics: &'static str,
     pub ours: &'static str,
-    /// Without: the value itself is judged.
+    /// The metric to compare with. Without it, the value itself is compared with the target.
     pub base: Option<&'static str>,
     pub target: Option<Target>,
 }
@@ -57,7 +57,7 @@ impl Results {
         self.samples.push(Sample { metric, unit, variant, value });
     }
 
-    /// As text, widest first: the metric, both sides with their spread, the ratio with its own.
+    /// Prints the table: the metric, both sides with their spread, and the ratio with its spread.
     pub fn print(&self, comparisons: &[Comparison]) {
         println!("median [min..max] of alternating rounds; the ratio's spread is over the rounds");
         for row in self.rows(comparisons) {
@@ -119,7 +119,7 @@ impl Row {
         Some(median(&self.ours.1) / median(base))
     }
 
-    /// Round by round: each has its own noise, which both sides had alike.
+    /// Returns the ratio of each round: the noise of a round affects both sides.
     fn ratios(&self) -> Vec<f64> {
         let base = self.base.iter().flat_map(|(_, base)| base);
         self.ours.1.iter().zip(base).map(|(ours, base)| ours / base).collect()

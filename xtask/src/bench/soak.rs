@@ -1,4 +1,4 @@
-//! One Holdfast for a long time under steady churn: what it takes at the end is what it took at the beginning.
+//! Runs one Holdfast for a long time under steady changes. Its resource usage must not grow.
 
 use std::{
     io::{Read as _, Write as _},
@@ -26,13 +26,13 @@ pub const COMPARISONS: [Comparison; 1] = [Comparison {
 
 const PODS: usize = 500;
 const BUDGETS: usize = 20;
-/// Pods of no budget, asked about all the time.
+/// The number of pods without a budget whose eviction is requested all the time.
 const STRANGERS: usize = 20;
-/// Changes of pods.
+/// Changes of pods per second.
 const PER_SECOND: usize = 20;
-/// Of those of a second: each is gone and replaced, which are three more.
+/// Evictions per second, among these changes. Each evicted pod is replaced, which makes three more changes.
 const EVICTIONS: usize = 2;
-/// At the end: ten times as many.
+/// The duration of the last part, with ten times as many changes.
 const STORM: Duration = Duration::from_mins(1);
 const STORM_PER_SECOND: u32 = 200;
 const STORM_CLIENTS: u32 = 4;
@@ -89,7 +89,7 @@ pub fn run(bench: &Bench, results: &mut Results, minutes: u64) -> Result<()> {
     ensure!(granted > 0, "no pod was evicted, so there were no grants to leak");
     storm(bench, &load, &holdfast, results)?;
     load.settle()?;
-    // Longer than a grant may live whose pod is gone, or never goes.
+    // Longer than the lifetime of a grant whose pod is gone or never ends.
     let flown = grants_end(&holdfast)?;
     let usage = sample(&holdfast, results, began.elapsed(), latencies.percentile(99))?;
     for percent in [50, 99] {
@@ -105,7 +105,8 @@ pub fn run(bench: &Bench, results: &mut Results, minutes: u64) -> Result<()> {
     bench.retire(&holdfast, Mode::Webhook)
 }
 
-/// Ten times as many changes, as fast as the API server takes them: what Holdfast takes meanwhile, and after.
+/// Makes ten times as many changes, as fast as the API server accepts them. Measures Holdfast during and
+/// after that.
 fn storm(bench: &Bench, load: &Load, holdfast: &Controller, results: &mut Results) -> Result<()> {
     let before = holdfast.usage()?.rss_mib;
     let began = Instant::now();
@@ -151,7 +152,7 @@ fn storm(bench: &Bench, load: &Load, holdfast: &Controller, results: &mut Result
     Ok(())
 }
 
-/// RSS now; one line for whoever waits.
+/// Measures RSS now, and prints a line for the waiting user.
 fn sample(holdfast: &Controller, results: &mut Results, at: Duration, p99: f64) -> Result<f64> {
     let rss = holdfast.usage()?.rss_mib;
     let grants = metric(holdfast, "holdfast_grants_in_flight")?;
@@ -166,7 +167,7 @@ fn sample(holdfast: &Controller, results: &mut Results, at: Duration, p99: f64) 
     Ok(rss)
 }
 
-/// How many are left when those of the last evictions are over.
+/// Returns how many grants are left after those of the last evictions have ended.
 fn grants_end(holdfast: &Controller) -> Result<f64> {
     let deadline = Instant::now() + Duration::from_mins(3);
     loop {
@@ -178,7 +179,7 @@ fn grants_end(holdfast: &Controller) -> Result<f64> {
     }
 }
 
-/// The sum over all labels.
+/// Returns the sum over all labels.
 fn metric(holdfast: &Controller, name: &str) -> Result<f64> {
     let url = holdfast.addresses["health"].as_str().context("Holdfast says where it is")?;
     let host = url.trim_start_matches("http://");

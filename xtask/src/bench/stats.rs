@@ -1,6 +1,6 @@
-//! Samples and what is said of them.
+//! Samples and their statistics.
 
-/// Of latencies, in milliseconds.
+/// Latencies in milliseconds.
 #[derive(Debug, Default, Clone)]
 pub struct Latencies(Vec<f64>);
 
@@ -22,7 +22,7 @@ impl Latencies {
     }
 }
 
-/// The smallest value that so many percent do not exceed; 0 of no samples.
+/// Returns the smallest value that this percentage of the values does not exceed, or 0 without values.
 pub fn percentile(values: &[f64], percent: usize) -> f64 {
     let mut sorted = values.to_vec();
     sorted.sort_by(f64::total_cmp);

@@ -1,4 +1,5 @@
-//! What it costs to keep statuses up to date, upstream's controller beside ours on the same load.
+//! The cost of keeping statuses up to date, for the controller of Kubernetes and for Holdfast, with the same
+//! load.
 
 use std::{
     io::BufRead as _,
@@ -40,10 +41,10 @@ pub const COMPARISONS: [Comparison; 4] = [
 
 const CLIENTS: usize = 16;
 const FLAPS: usize = 10;
-/// Between two changes whose way into the status is timed: each is alone.
+/// The time between two timed changes, so that each is measured alone.
 const APART: Duration = Duration::from_millis(1200);
 
-/// In the order of a round.
+/// The variants, in the order of a round.
 pub const VARIANTS: [&str; 2] = ["upstream", "holdfast"];
 
 pub fn run(bench: &Bench, only: &[String], results: &mut Results) -> Result<()> {
@@ -61,7 +62,7 @@ pub fn run(bench: &Bench, only: &[String], results: &mut Results) -> Result<()> 
     Ok(())
 }
 
-/// One controller, started for this, through all of the load.
+/// Starts one controller and runs the whole load.
 fn cell(
     bench: &Bench,
     results: &mut Results,
@@ -115,7 +116,7 @@ fn cell(
     Ok(())
 }
 
-/// From the moment in which one pod's readiness changes to the status that counts it.
+/// Returns the times from a change of a pod's readiness to the status that counts it.
 fn settle_times(bench: &Bench, load: &Load) -> Result<Latencies> {
     let mut watch = Watch::open(&bench.admin, &load.budget_path("?watch=true"))?;
     let mut client = bench.admin.client();
@@ -137,7 +138,7 @@ fn settle_times(bench: &Bench, load: &Load) -> Result<Latencies> {
     Ok(latencies)
 }
 
-/// Watch events with the time of their arrival.
+/// Watch events with their arrival times.
 struct Watch {
     events: Receiver<(Instant, Value)>,
     socket: TcpStream,
@@ -176,7 +177,7 @@ impl Watch {
 
 impl Drop for Watch {
     fn drop(&mut self) {
-        // Ends the thread that reads.
+        // This ends the reading thread.
         self.socket.shutdown(Shutdown::Both).ok();
     }
 }

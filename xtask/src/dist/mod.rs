@@ -62,7 +62,7 @@ pub fn run(args: &Args) -> Result<()> {
     Ok(())
 }
 
-/// The name, without its ending, of every file that is made for one architecture.
+/// Returns the name, without extension, of the files for one architecture.
 pub fn name() -> String {
     format!("holdfast-{VERSION}-{ARCH}-linux")
 }
@@ -71,12 +71,12 @@ fn target() -> String {
     format!("{ARCH}-unknown-linux-gnu")
 }
 
-/// Static, for an image without anything else in it. The C library is in it too: with a target of its
-/// own (musl) it would have to come from somewhere else than the package registries.
+/// Builds a static program, for an image without anything else. It includes the C library. The musl target
+/// would need a C library from outside of the package registries.
 fn build() -> Result<PathBuf> {
     let mut command = cargo();
     command
-        // With a target named, the flags are not for build scripts.
+        // With an explicit target, the flags do not apply to build scripts.
         .args(["build", "--profile=dist", "--locked", "--bin=holdfast", "--target", &target()])
         .env("RUSTFLAGS", "-C target-feature=+crt-static --remap-path-prefix=/=/src/")
         .env("CARGO_PROFILE_DIST_STRIP", "symbols");
@@ -90,7 +90,7 @@ fn build() -> Result<PathBuf> {
     Ok(program)
 }
 
-/// The program and what is made from its help.
+/// Packs the program and the files made from its help texts.
 fn archive(program: &Path, dir: &Path) -> Result<()> {
     let name = name();
     let inside = dir.join(&name);
@@ -109,7 +109,7 @@ fn archive(program: &Path, dir: &Path) -> Result<()> {
     fs::remove_dir_all(&inside).with_context(|| format!("remove {}", inside.display()))
 }
 
-/// The same files give the same archive.
+/// Packs files. The same files give the same archive.
 fn tar(from: &Path, names: &[&str], to: &Path) -> Result<()> {
     let mut command = Command::new("tar");
     command
@@ -123,7 +123,8 @@ fn tar(from: &Path, names: &[&str], to: &Path) -> Result<()> {
     run_command(&mut command)
 }
 
-/// Needs neither a daemon nor a base image. buildah keeps what it does in a directory of its own here.
+/// Builds the image without a daemon and without a base image. buildah keeps its data in a separate directory
+/// here.
 fn image(program: &Path, to: &Path) -> Result<()> {
     if Command::new("buildah").arg("--version").output().is_err() {
         bail!("the image is built with buildah, and there is none: apt-get install buildah");
@@ -136,8 +137,8 @@ fn image(program: &Path, to: &Path) -> Result<()> {
     make_dir(&context)?;
     copy(program, &context.join("holdfast"))?;
     copy(&workspace().join("Containerfile"), &context.join("Containerfile"))?;
-    // In full: what loads the archive into a node keeps the name as it is, and by this one kubelets look for
-    // `holdfast:VERSION`.
+    // Use the full name: programs that load the archive into a node keep it, and kubelets look for
+    // `holdfast:VERSION` under this name.
     let name = format!("docker.io/library/holdfast:{VERSION}");
     let buildah = |args: &[&OsStr]| {
         let mut command = Command::new("buildah");
@@ -151,7 +152,7 @@ fn image(program: &Path, to: &Path) -> Result<()> {
     fs::remove_dir_all(&scratch).with_context(|| format!("remove {}", scratch.display()))
 }
 
-/// As `sha256sum --check` reads them.
+/// Returns checksums in the format of `sha256sum --check`.
 fn sums(dir: &Path) -> Result<String> {
     let mut files = Vec::new();
     list(dir, &mut files)?;

@@ -1,4 +1,4 @@
-//! What the program is made of, as `CycloneDX` 1.6: the crates that are linked into it, with their checksums.
+//! The bill of materials of the program in `CycloneDX` 1.6: the linked crates with their checksums.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -23,7 +23,7 @@ pub fn sbom(workspace: &Path, target: &str) -> Result<Value> {
     from_metadata(&metadata, &checksums(&lock))
 }
 
-/// By name and version.
+/// Checksums by name and version.
 type Checksums = BTreeMap<(String, String), String>;
 
 fn from_metadata(metadata: &Value, checksums: &Checksums) -> Result<Value> {
@@ -66,7 +66,7 @@ fn from_metadata(metadata: &Value, checksums: &Checksums) -> Result<Value> {
     }))
 }
 
-/// The package that it names, unless it is for build scripts, macros or tests alone.
+/// Returns the package of a dependency, unless it is only for build scripts, macros or tests.
 fn linked(dependency: &Value) -> Option<&str> {
     let normal = items(&dependency["dep_kinds"]).any(|kind| kind["kind"].is_null());
     normal.then(|| text(&dependency["pkg"]))

@@ -1,5 +1,5 @@
-//! Every link of a page leads to a file that is there, and to a heading in it. Those of the book stay in it: mdBook takes
-//! nothing else along.
+//! Checks that every link of a page leads to an existing file and heading. Links of the book must stay in the
+//! book, because mdBook copies no other files.
 
 use std::collections::BTreeMap;
 use std::path::{Component, Path, PathBuf};
@@ -9,7 +9,7 @@ use crate::localkube::workspace;
 
 const BOOK: &str = "docs";
 
-/// What leads nowhere, with its place.
+/// Returns the dead links with their places.
 pub fn dead(pages: &[Page]) -> Vec<String> {
     let by_path: BTreeMap<&Path, &Page> =
         pages.iter().map(|page| (page.path.as_path(), page)).collect();
@@ -37,7 +37,7 @@ pub fn dead(pages: &[Page]) -> Vec<String> {
     dead
 }
 
-/// Without `..`, as far as that goes.
+/// Resolves `..` as far as possible.
 fn plain(path: &Path) -> PathBuf {
     path.components().fold(PathBuf::new(), |mut plain, part| {
         if part != Component::ParentDir || !plain.pop() {
@@ -71,7 +71,7 @@ mod tests {
         assert_eq!(dead(&pages), ["docs/x.md:1: ../README.md"]);
     }
 
-    /// So that none is left out of the book.
+    /// No page may be missing from the book.
     #[test]
     fn the_book_has_every_page() {
         let pages = Page::all().unwrap();

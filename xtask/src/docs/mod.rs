@@ -31,7 +31,7 @@ mod tests {
     use crate::localkube::workspace;
     use std::{fs, path::Path};
 
-    /// Versions of archives and images in a text: `holdfast-1.2.3.oci.tar`, `holdfast:1.2.3`.
+    /// Returns the versions of archives and images in a text: `holdfast-1.2.3.oci.tar`, `holdfast:1.2.3`.
     fn versions(text: &str) -> Vec<&str> {
         let after =
             ["holdfast-", "holdfast:"].into_iter().flat_map(|name| text.split(name).skip(1));
@@ -48,7 +48,7 @@ mod tests {
         assert_eq!(versions(text), ["1.2.3", "1.2.4"]);
         let mut found = 0;
         for page in Page::all().unwrap() {
-            // What was is another matter.
+            // It also names earlier versions.
             if page.path == Path::new("CHANGELOG.md") {
                 continue;
             }

@@ -1,4 +1,4 @@
-//! A page of Markdown, as far as it matters here.
+//! The parts of a Markdown page that the checks need.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -8,24 +8,24 @@ use anyhow::{Context as _, Result, bail};
 use crate::localkube::workspace;
 
 pub struct Page {
-    /// From the root of the repository.
+    /// The path from the root of the repository.
     pub path: PathBuf,
     pub blocks: Vec<Block>,
-    /// As a link's fragment names them.
+    /// The anchors of the headings.
     pub anchors: Vec<String>,
-    /// With their lines, outside of blocks.
+    /// The links with their lines, without those in blocks.
     pub links: Vec<(usize, String)>,
 }
 
 pub struct Block {
     pub line: usize,
-    /// `sh localkube exit=1`, split.
+    /// The words of the info string, such as `sh localkube exit=1`.
     pub info: Vec<String>,
     pub text: String,
 }
 
 impl Page {
-    /// The README, what is beside it, and the book.
+    /// Reads the README, the pages beside it, and the book.
     pub fn all() -> Result<Vec<Self>> {
         let mut paths = Vec::new();
         for (dir, deep) in [("", false), ("localkube", false), ("docs", true)] {
@@ -67,7 +67,7 @@ impl Page {
             let title = line.trim_start_matches('#').trim();
             self.anchors.push(anchor(title));
         }
-        // What stands in backticks is no link.
+        // Text in backticks is not a link.
         let plain: String = line.split('`').step_by(2).collect::<Vec<_>>().join("``");
         let ends = plain.match_indices("](").map(|(at, open)| &plain[at + open.len()..]);
         let targets =
@@ -76,7 +76,8 @@ impl Page {
     }
 }
 
-/// As GitHub and mdBook name a heading: in lower case, blanks as dashes, without signs.
+/// Returns the anchor of a heading as in GitHub and mdBook: lower case, blanks as dashes, without
+/// punctuation.
 fn anchor(title: &str) -> String {
     let kept = title.chars().filter(|c| c.is_alphanumeric() || matches!(c, ' ' | '-' | '_'));
     kept.collect::<String>().to_lowercase().replace(' ', "-")

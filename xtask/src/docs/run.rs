@@ -1,4 +1,4 @@
-//! The commands of the pages, run.
+//! Runs the commands of the pages.
 
 use std::fmt::Write as _;
 use std::os::unix::fs::{PermissionsExt as _, symlink};
@@ -16,17 +16,17 @@ use super::page::{Block, Page};
 use crate::localkube::workspace;
 use crate::test::interrupt::Interrupt;
 
-/// The whole quickstart takes one; on a busy machine two.
+/// The whole quickstart takes one minute, and two on a busy machine.
 const PATIENCE: Duration = Duration::from_mins(5);
 
-/// This page comes first: it makes the cluster that the others use.
+/// This page comes first: it starts the cluster for the other pages.
 const QUICKSTART: &str = "docs/quickstart-localkube.md";
 
-/// With the block of it that has this command, its `LeaderWorkerSet` is protected. How long that takes is what
-/// people go by.
+/// When the block with this command is done, its `LeaderWorkerSet` is protected. The test prints how long
+/// that took.
 const PROTECTED: &str = "kubectl wait lws/serving ";
 
-/// Where a block is run.
+/// The place to run a block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Place {
     Here,
@@ -34,7 +34,7 @@ enum Place {
     Nowhere,
 }
 
-/// Every block that needs no cluster, each page in a directory of its own.
+/// Runs every block that needs no cluster. Each page has its own directory.
 pub fn without_cluster(holdfast: &Path, dir: &Path, interrupt: &Interrupt) -> Result<()> {
     let pages = Page::all()?;
     let dead = links::dead(&pages);
@@ -52,7 +52,7 @@ pub fn without_cluster(holdfast: &Path, dir: &Path, interrupt: &Interrupt) -> Re
     Ok(())
 }
 
-/// The quickstart, what else is to be done with its cluster, and its end. One shell for all of it.
+/// Runs the quickstart, other blocks that need its cluster, and the end of the quickstart, in one shell.
 pub fn on_localkube(
     holdfast: &Path,
     dir: &Path,
@@ -93,7 +93,7 @@ fn at(page: &Page, place: Place) -> Result<Vec<&Block>> {
     Ok(placed.into_iter().filter(|(found, _)| *found == place).map(|(_, block)| block).collect())
 }
 
-/// An error: it could be a command that nobody runs.
+/// Fails for an unknown info string, because its commands might never run.
 fn place_of(block: &Block) -> Result<Place> {
     let words: Vec<&str> = block.info.iter().map(String::as_str).collect();
     let (language, rest) =
@@ -112,7 +112,7 @@ fn place_of(block: &Block) -> Result<Place> {
     }
 }
 
-/// The block in a script, with its place in front, so that a failure can be found.
+/// Returns the block as a part of a script. It begins with the place of the block, to find a failing block.
 fn step(page: &Page, Block { line, info, text }: &Block) -> String {
     let mut script = format!("echo \"--- $SECONDS s: {}:{line}\"\n", page.path.display());
     let Some(exit) = info.iter().find_map(|word| word.strip_prefix("exit=")) else {
@@ -128,8 +128,8 @@ fn step(page: &Page, Block { line, info, text }: &Block) -> String {
     script
 }
 
-/// Runs it in a fresh directory that has the repository's examples, with the program that was built on the
-/// path. Nothing that it starts outlives it.
+/// Runs the script in a new directory with the examples of the repository and with the built program on the
+/// PATH. No process survives it.
 fn execute(
     script: &str,
     holdfast: &Path,
@@ -165,7 +165,7 @@ fn execute(
         }
         thread::sleep(Duration::from_millis(50));
     };
-    // What it left in the background, and itself if it has not ended.
+    // Background processes of the script, and the script itself if it has not ended.
     kill_process_group(group, Signal::TERM).ok();
     if ended.is_none() {
         child.wait().context("wait for bash")?;
@@ -194,13 +194,13 @@ fn prepare(holdfast: &Path, dir: &Path) -> Result<()> {
     for name in ["examples", "deploy", "docs", "crates"] {
         link(&workspace().join(name), &work.join(name))?;
     }
-    // Whoever reads has manifests; here these are.
+    // A reader has manifests in this directory.
     fs::create_dir(work.join("manifests")).context("create a directory of manifests")?;
     link(&workspace().join("examples/two-replicas.yaml"), &work.join("manifests/app.yaml"))?;
     for name in ["holdfast", "kubectl-holdfast"] {
         link(holdfast, &bin.join(name))?;
     }
-    // What the pages build has been built.
+    // The programs that the pages build are already built.
     let xtask = env::current_exe().context("find this program")?;
     let cargo = format!(
         "#!/bin/sh\ncase \"$1\" in\nxtask) shift; exec '{}' \"$@\" ;;\nrun) shift 3; exec holdfast \"$@\" ;;\n\
@@ -254,7 +254,7 @@ mod tests {
         assert_eq!(protecting.count(), 1);
     }
 
-    /// Comments may be left out.
+    /// Returns the lines without comments, which a page may leave out.
     fn plain(text: &str) -> Vec<&str> {
         text.lines().filter(|line| !line.starts_with('#')).collect()
     }

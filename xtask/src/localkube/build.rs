@@ -1,4 +1,4 @@
-//! The programs of the control plane: built once, kept in a cache outside the tree.
+//! Builds the programs of the control plane once and keeps them in a cache outside of the tree.
 
 use std::{
     env,
@@ -20,8 +20,8 @@ use super::{
     progress, workspace,
 };
 
-/// The directory of the programs. Builds them if this checkout's are not in the cache, which takes
-/// minutes; whoever asks at the same time waits.
+/// Returns the directory of the programs. If those of this checkout are not in the cache, it builds them,
+/// which takes minutes. A concurrent call waits.
 pub fn programs(release: Release) -> Result<PathBuf> {
     let sources = workspace().join("localkube");
     let latest = ldflags(Release::default());
@@ -35,7 +35,7 @@ pub fn programs(release: Release) -> Result<PathBuf> {
     Ok(built.join("bin"))
 }
 
-/// An older control plane, with everything else as usual.
+/// Builds an older control plane with the usual other programs.
 fn build_older(
     sources: &Path,
     module: &str,
@@ -45,7 +45,7 @@ fn build_older(
 ) -> Result<()> {
     need_go()?;
     copy_tree(usual, target)?;
-    // The same few lines start every release: only what they are linked with differs.
+    // The same lines start every release. Only the linked modules differ.
     let own = target.join("source");
     fs::create_dir_all(&own).with_context(|| format!("create {}", own.display()))?;
     for file in ["main.go", &format!("{module}/go.mod"), &format!("{module}/go.sum")] {
@@ -68,8 +68,8 @@ fn copy_tree(from: &Path, to: &Path) -> Result<()> {
     Ok(())
 }
 
-/// The descheduler's program. In the cache on its own: few need it, and those who do not shall neither
-/// build it nor build the rest anew when it changes.
+/// Returns the descheduler's program. It is separate in the cache: few runs need it, and its changes must not
+/// cause a build of the rest.
 pub fn descheduler() -> Result<PathBuf> {
     let sources = workspace().join("localkube/descheduler");
     let name = format!("descheduler-{}", hash(&sources, &[""], [&*ldflags(Release::default())])?);
@@ -85,7 +85,8 @@ pub fn descheduler() -> Result<PathBuf> {
     Ok(built.join(DESCHEDULER))
 }
 
-/// Helm, which is no part of it and built in the same way. Apart for the same reasons.
+/// Returns Helm, which is not part of the control plane and is built in the same way. It is separate for the
+/// same reasons.
 pub fn helm() -> Result<PathBuf> {
     let sources = workspace().join("localkube/helm");
     let name = format!("helm-{}", hash(&sources, &[""], [&*ldflags(Release::default())])?);
@@ -100,8 +101,8 @@ pub fn helm() -> Result<PathBuf> {
     Ok(built.join("helm"))
 }
 
-/// The directory of `JobSet`'s program, as [`programs`], whose kubectl renders its manifests. Apart for
-/// the same reasons.
+/// Returns the directory of `JobSet`'s program. kubectl of [`programs`] renders its manifests. It is separate
+/// for the same reasons.
 pub fn jobset(programs: &Path) -> Result<PathBuf> {
     let sources = workspace().join("localkube/jobset");
     let name = format!("jobset-{}", hash(&sources, &[""], [&*ldflags(Release::default())])?);
@@ -115,7 +116,7 @@ pub fn jobset(programs: &Path) -> Result<PathBuf> {
     Ok(built.join("bin"))
 }
 
-/// A directory of the cache, filled by `build` if it is not there.
+/// Returns a directory of the cache. `build` fills it if it does not exist.
 fn cached(name: &str, build: impl FnOnce(&Path) -> Result<()>) -> Result<PathBuf> {
     let cache = cache()?;
     let built = cache.join(name);
@@ -131,8 +132,8 @@ fn cached(name: &str, build: impl FnOnce(&Path) -> Result<()>) -> Result<PathBuf
     if built.exists() {
         return Ok(built);
     }
-    // Under another name until all is there. What an interrupted build left is of no use: Go keeps
-    // what it compiled in a cache of its own.
+    // Build under another name until everything is there. The remains of an interrupted build are useless,
+    // because Go has its own cache.
     let unfinished = cache.join("unfinished");
     if unfinished.exists() {
         fs::remove_dir_all(&unfinished).context("remove an unfinished build")?;
@@ -142,7 +143,8 @@ fn cached(name: &str, build: impl FnOnce(&Path) -> Result<()>) -> Result<PathBuf
     Ok(built)
 }
 
-/// The files which tell kwok how nodes and pods fare: its own, copied by the build, and localkube's.
+/// Returns the files with the stages of nodes and pods for kwok: kwok's own, copied by the build, and
+/// localkube's.
 pub fn stages(programs: &Path) -> Result<Vec<PathBuf>> {
     let dir = programs.with_file_name(STAGES);
     let mut stages = fs::read_dir(&dir)
@@ -153,12 +155,13 @@ pub fn stages(programs: &Path) -> Result<Vec<PathBuf>> {
     Ok(stages)
 }
 
-/// An operator's manifests as its module gives them to a cluster, rendered by the build.
+/// Returns an operator's manifests, which the build rendered from its module.
 pub fn manifests(programs: &Path, of: &Operator) -> PathBuf {
     programs.with_file_name(format!("{}.yaml", of.name))
 }
 
-/// Kubernetes' programs tell their version and choose their feature gates by these.
+/// Returns the linker flags. The programs of Kubernetes read their version from them, and choose their
+/// feature gates by it.
 fn ldflags(release: Release) -> String {
     let version = release.version();
     let minor = version.split('.').nth(1).unwrap_or_default();
@@ -173,13 +176,13 @@ fn ldflags(release: Release) -> String {
 const CONTROL_PLANE: [&str; 5] =
     ["etcd", "kube-apiserver", "kube-controller-manager", "kube-scheduler", "kubectl"];
 
-/// Beside the directory of the programs.
+/// The name of the directory beside the programs.
 const STAGES: &str = "stages";
 
 const DESCHEDULER: &str = "descheduler";
 
-/// Of kwok's stages for a fast cluster, those that localkube wants. Not pod-complete: it ends the
-/// pods of a Job as soon as they run, and a test could not evict them.
+/// The stages of kwok for a fast cluster that localkube uses. pod-complete is not among them: it ends the
+/// pods of a Job as soon as they run, so tests could not evict them.
 const KWOK_STAGES: [&str; 4] = [
     "node/fast/node-initialize.yaml",
     "node/heartbeat-with-lease/node-heartbeat-with-lease.yaml",
@@ -213,7 +216,7 @@ fn build(sources: &Path, target: &Path) -> Result<()> {
     })
 }
 
-/// Into this directory, and its manifests beside it. kubectl is another one's.
+/// Builds a program into this directory, with its manifests beside it. kubectl comes from another directory.
 fn build_operator(of: &Operator, module: &Path, programs: &Path, kubectl: &Path) -> Result<()> {
     fs::create_dir_all(programs).with_context(|| format!("create {}", programs.display()))?;
     go_build(module, of.package, &programs.join(of.name))?;
@@ -227,7 +230,7 @@ fn need_go() -> Result<()> {
     Ok(())
 }
 
-/// Proxies answer "too many requests" now and then; what has arrived is not fetched again.
+/// Downloads modules. Proxies sometimes answer "too many requests". Downloaded modules are not fetched again.
 fn download(module: &Path) -> Result<()> {
     const ATTEMPTS: u32 = 6;
     for attempt in 1.. {
@@ -263,12 +266,12 @@ fn go_build_with(module: &Path, package: &str, output: &Path, flags: &str) -> Re
 
 fn go(module: &Path) -> Command {
     let mut go = Command::new("go");
-    // No C compiler needed, and a go.work around the checkout is none of ours.
+    // No C compiler is needed, and a go.work around the checkout does not apply.
     go.current_dir(module).env("CGO_ENABLED", "0").env("GOWORK", "off");
     go
 }
 
-/// Where Go keeps the sources of a dependency.
+/// Returns where Go keeps the sources of a dependency.
 fn module_dir(module: &Path, dependency: &str) -> Result<PathBuf> {
     let output = go(module)
         .args(["list", "-m", "-f", "{{.Dir}}", dependency])
@@ -302,7 +305,7 @@ fn copy_stages(kwok: &Path, target: &Path) -> Result<()> {
         let source = module.join("kustomize/stage").join(stage);
         let name = Path::new(stage).file_name().context("a stage is a file")?;
         let content = fs::read(&source).with_context(|| format!("read {}", source.display()))?;
-        // Written and not copied: files in the module cache are read-only.
+        // Write instead of copy, because files in the module cache are read-only.
         fs::write(target.join(name), content).with_context(|| format!("write {stage}"))?;
     }
     Ok(())
@@ -316,7 +319,7 @@ fn cache() -> Result<PathBuf> {
     Ok(base.join("holdfast/localkube"))
 }
 
-/// Of all that decides what is built: Go modules, by their directories, and the recipe's constants.
+/// Returns a hash of all inputs of the build: the Go modules and the constants of this file.
 fn hash<'a>(
     sources: &Path,
     modules: &[&str],

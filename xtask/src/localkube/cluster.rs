@@ -1,4 +1,4 @@
-//! A control plane as a whole: up, down, and how to reach it.
+//! A control plane: start, stop and access.
 
 use std::{
     env, fs,
@@ -16,14 +16,14 @@ use super::{
     state::{self, State},
 };
 
-/// A control plane that runs. It keeps running when this is dropped: `down` ends it.
+/// A running control plane. It keeps running when this is dropped. `down` ends it.
 #[derive(Debug)]
 pub struct Localkube {
     pub(super) dir: PathBuf,
     pub(super) programs: PathBuf,
 }
 
-/// Whether `up` had anything to do.
+/// Whether `up` had to start anything.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Started {
     Now,
@@ -31,8 +31,8 @@ pub enum Started {
 }
 
 impl Localkube {
-    /// Starts a control plane in `dir` and waits until all of it is ready. Leaves alone one that
-    /// runs there already, and clears away what is left of one that does not.
+    /// Starts a control plane in `dir` and waits until it is ready. If one runs there already, it does
+    /// nothing. It removes the remains of one that does not run.
     pub fn up(dir: &Path, options: &Options) -> Result<(Self, Started)> {
         let programs = build::programs(options.kubernetes)?;
         if options.descheduler {
@@ -69,7 +69,7 @@ impl Localkube {
         Ok((Self { dir: dir.to_owned(), programs }, Started::Now))
     }
 
-    /// The control plane that runs in `dir`.
+    /// Returns the control plane that runs in `dir`.
     pub fn open(dir: &Path) -> Result<Self> {
         match State::load(dir)? {
             Some(state) if state.is_running() => {
@@ -79,7 +79,7 @@ impl Localkube {
         }
     }
 
-    /// Ends the control plane in `dir`, if there is one, and removes the directory.
+    /// Stops the control plane in `dir`, if there is one, and removes the directory.
     pub fn down(dir: &Path) -> Result<()> {
         if !dir.exists() {
             eprintln!("localkube: nothing to stop, there is no {}", dir.display());
@@ -95,8 +95,8 @@ impl Localkube {
         Ok(())
     }
 
-    /// Restarts a component of the control plane in `dir`, with these flags in addition until the next
-    /// restart, and waits until it is ready. It may have ended before.
+    /// Restarts a component of the control plane in `dir` and waits until it is ready. The additional flags
+    /// apply until the next restart. The component may have ended before.
     pub fn restart(dir: &Path, component: &str, flags: &[String]) -> Result<()> {
         let began = Instant::now();
         if !dir.exists() {
@@ -113,7 +113,7 @@ impl Localkube {
         identity.kubeconfig(&self.dir)
     }
 
-    /// What a program needs in its environment to use this control plane as its administrator.
+    /// Returns the environment variables to use this control plane as its administrator.
     pub fn env(&self) -> Result<Vec<(&'static str, String)>> {
         let path = env::var_os("PATH").unwrap_or_default();
         let rest = env::split_paths(&path).filter(|entry| *entry != self.programs);
@@ -124,7 +124,7 @@ impl Localkube {
             ("KUBECONFIG", self.kubeconfig(Identity::Admin).display().to_string()),
             ("PATH", path.to_string_lossy().into_owned()),
             ("HOLDFAST_LOCALKUBE_DIR", self.dir.display().to_string()),
-            // For tests that restart its parts.
+            // For tests that restart components.
             ("HOLDFAST_XTASK", own.display().to_string()),
         ])
     }
@@ -135,13 +135,13 @@ pub(super) fn none_runs(dir: &Path) -> anyhow::Error {
     anyhow!("no localkube runs in {dir}: start one with `cargo xtask localkube up`")
 }
 
-/// In the opposite order of start: clients before the servers which they would complain about.
+/// Stops the components in reverse order: clients before servers, because they would log errors.
 fn stop(state: &State) -> Result<()> {
     const GRACE: Duration = Duration::from_secs(10);
     state.processes.iter().rev().try_for_each(|process| process.stop(GRACE))
 }
 
-/// Removes what is in the directory but not the directory, on which the lock is.
+/// Removes the content of the directory but not the directory itself, because it has the lock.
 fn empty(dir: &Path) -> Result<()> {
     for entry in fs::read_dir(dir).with_context(|| format!("read {}", dir.display()))? {
         let path = entry?.path();

@@ -12,14 +12,14 @@ use super::{
     probe::{Probe, Scheme},
 };
 
-/// A program to run, and how to tell that it is ready.
+/// A program to run, and the check of its readiness.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Component {
     pub name: String,
-    /// The program, unless it is called as the component is.
+    /// The name of the program, if it differs from the component's name.
     #[serde(default)]
     pub program: Option<String>,
-    /// Where the program is, unless it is with the others.
+    /// The directory of the program, if it differs from the usual one.
     #[serde(default)]
     pub programs: Option<PathBuf>,
     pub args: Vec<String>,
@@ -44,13 +44,13 @@ pub fn etcd(dir: &Path, port: u16, peer_port: u16) -> Component {
 }
 
 impl Component {
-    /// The name of its program.
+    /// Returns the name of its program.
     pub fn program(&self) -> &str {
         self.program.as_deref().unwrap_or(&self.name)
     }
 }
 
-/// One of several API servers, counted from 0. The second is the component `kube-apiserver-2`.
+/// Returns one of several API servers, counted from 0. The second is the component `kube-apiserver-2`.
 pub fn kube_apiserver(
     dir: &Path,
     pki: &Pki,
@@ -85,7 +85,7 @@ pub fn kube_apiserver(
         args.extend(flags([("runtime-config", "scheduling.k8s.io/v1beta1=true")]));
     }
     args.extend(serving(pki, port));
-    // Last, so that they overrule the others.
+    // They come last, so that they override the others.
     args.extend(options.apiserver_flags.iter().cloned());
     let mut apiserver = component("kube-apiserver", args, https(port, "/readyz"));
     if number > 0 {
@@ -104,11 +104,11 @@ pub fn kube_controller_manager(
     let mut args = flags([
         ("kubeconfig", &text(kubeconfig)),
         ("leader-elect", "false"),
-        // Each controller is a user of its own, as in real clusters.
+        // Each controller is a separate user, as in real clusters.
         ("use-service-account-credentials", "true"),
         ("service-account-private-key-file", &text(&pki.key("service-account"))),
         ("root-ca-file", &text(&pki.cert("ca"))),
-        // Tests should not wait for a rate limit on the client's side.
+        // A client-side rate limit would only delay tests.
         ("kube-api-qps", "200"),
         ("kube-api-burst", "400"),
         ("feature-gates", feature_gates(options)),
@@ -127,7 +127,8 @@ pub fn kube_scheduler(kubeconfig: &Path, pki: &Pki, port: u16, options: &Options
     component("kube-scheduler", args, https(port, "/readyz"))
 }
 
-/// Plays the kubelets of all nodes. `stages` are the files which tell it how nodes and pods fare.
+/// Returns kwok, which simulates the kubelets of all nodes. `stages` are the files that define the stages of
+/// nodes and pods.
 pub fn kwok<'a>(kubeconfig: &Path, stages: impl Iterator<Item = &'a Path>, port: u16) -> Component {
     let mut args = flags([
         ("kubeconfig", &text(kubeconfig)),
@@ -135,14 +136,15 @@ pub fn kwok<'a>(kubeconfig: &Path, stages: impl Iterator<Item = &'a Path>, port:
         ("node-ip", "127.0.0.1"),
         ("cidr", "10.128.0.0/9"),
         ("server-address", &format!("127.0.0.1:{port}")),
-        // Without renewed leases the nodes, and then their pods, turn NotReady after 40 s.
+        // Without renewed leases the nodes, and then their pods, become NotReady after 40 s.
         ("node-lease-duration-seconds", "40"),
     ]);
     args.extend(stages.map(|stage| format!("--config={}", stage.display())));
     component("kwok", args, http(port, "/readyz"))
 }
 
-/// Ready when it answers the last webhook that it sets up, which is after its controllers.
+/// Returns a controller of workloads. It is ready when its last webhook answers, which starts after its
+/// controllers.
 pub fn operator(
     of: &Operator,
     programs: PathBuf,
@@ -153,7 +155,7 @@ pub fn operator(
     let args = flags([
         ("kubeconfig", &text(kubeconfig)),
         ("config", &text(config)),
-        // Both listen on every interface and on fixed ports otherwise.
+        // Otherwise both listen on every interface and on fixed ports.
         ("metrics-bind-address", "0"),
         ("health-probe-bind-address", "0"),
     ]);
@@ -161,7 +163,7 @@ pub fn operator(
     Component { name: of.name.to_owned(), program: None, programs: Some(programs), args, probe }
 }
 
-/// `PodGroup`s and gang scheduling are off by default in this version.
+/// Returns the feature gates. `PodGroup`s and gang scheduling are off by default in this version.
 fn feature_gates(options: &Options) -> &'static str {
     if options.has_pod_groups() { "GenericWorkload=true" } else { "GenericWorkload=false" }
 }

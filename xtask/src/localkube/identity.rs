@@ -1,4 +1,4 @@
-//! Who talks to the API server: each kind of client is a user with a token and a kubeconfig.
+//! The clients of the API server. Each kind of client is a user with a token and a kubeconfig.
 
 use std::{
     fmt::Write as _,
@@ -13,18 +13,18 @@ use super::ports::random_bytes;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Identity {
-    /// The only one in system:masters, for localkube's own first steps and nothing else.
+    /// The only identity in system:masters, only for localkube's first steps.
     Bootstrap,
-    /// Whoever runs a test: may do everything, and yet is subject to priority and fairness.
+    /// The user who runs a test. It may do everything, but priority and fairness applies to it.
     Admin,
     KubeControllerManager,
     KubeScheduler,
     Kwok,
-    /// `LeaderWorkerSet`'s controller, as the service account that its manifests give rights to.
+    /// `LeaderWorkerSet`'s controller, as the service account with the rights of its manifests.
     Lws,
-    /// `JobSet`'s controller, likewise.
+    /// `JobSet`'s controller, in the same way.
     JobSet,
-    /// Holdfast, with no more rights than it takes to install itself.
+    /// Holdfast, with only the rights to install itself.
     Holdfast,
     /// A platform engineer who drains nodes.
     Drainer,
@@ -32,15 +32,15 @@ pub enum Identity {
 }
 
 impl Identity {
-    /// Names the kubeconfig of the first API server.
+    /// Returns the path of the kubeconfig for the first API server.
     pub fn kubeconfig(self, dir: &Path) -> PathBuf {
         self.kubeconfig_of(dir, 0)
     }
 
-    /// Names the kubeconfig of one API server, counted from 0. Those of the second API server are in the
-    /// subdirectory `apiserver-2`, and so on.
+    /// Returns the path of the kubeconfig for one API server, counted from 0. Those of the second API server
+    /// are in the directory `apiserver-2`, and so on.
     pub fn kubeconfig_of(self, dir: &Path, apiserver: usize) -> PathBuf {
-        // Not beside the others, so that no test takes it by mistake.
+        // A separate directory, so that no test uses it by mistake.
         let sub = if self == Self::Bootstrap { "pki" } else { "kubeconfigs" };
         let mut path = dir.join(sub);
         if apiserver > 0 {
@@ -75,13 +75,13 @@ impl Identity {
         }
     }
 
-    /// With commas between several.
+    /// Returns the groups, separated by commas.
     fn groups(self) -> Option<&'static str> {
         match self {
             Self::Bootstrap => Some("system:masters"),
             Self::Admin => Some("localkube:admins"),
-            // For priority and fairness only: its requests are those of kubelets. (Rights of this
-            // group come from the node authorizer, which localkube does not use.)
+            // Only for priority and fairness, which must treat its requests as those of kubelets. (The node
+            // authorizer gives this group rights, and localkube does not use it.)
             Self::Kwok => Some("system:nodes"),
             Self::Lws => Some("system:serviceaccounts,system:serviceaccounts:lws-system"),
             Self::JobSet => Some("system:serviceaccounts,system:serviceaccounts:jobset-system"),
@@ -103,7 +103,7 @@ const ALL: [Identity; 10] = [
     Identity::Descheduler,
 ];
 
-/// Gives every identity a token, and a kubeconfig for each of these API servers.
+/// Creates a token for every identity, and a kubeconfig for each of these API servers.
 pub fn create(dir: &Path, servers: &[String], ca: &Path) -> Result<()> {
     let mut tokens = String::new();
     for identity in ALL {
@@ -123,12 +123,12 @@ pub fn create(dir: &Path, servers: &[String], ca: &Path) -> Result<()> {
     fs::write(&path, tokens).with_context(|| format!("write {}", path.display()))
 }
 
-/// The file from which kube-apiserver knows the users.
+/// Returns the file with the users for kube-apiserver.
 pub fn token_file(dir: &Path) -> PathBuf {
     dir.join("pki/tokens.csv")
 }
 
-/// JSON, which is YAML too.
+/// Returns a kubeconfig in JSON, which is also YAML.
 fn kubeconfig(name: &str, server: &str, ca: &Path, token: &str) -> String {
     let config = json!({
         "apiVersion": "v1",

@@ -122,7 +122,7 @@ impl At {
             Some(dir) => dir.clone(),
             None => workspace().join("target/localkube"),
         };
-        // The programs get this path and have working directories of their own.
+        // The programs get this path, and their working directories differ.
         std::path::absolute(&dir).with_context(|| format!("resolve {}", dir.display()))
     }
 }
@@ -142,7 +142,7 @@ fn shell_quote(value: &str) -> String {
     format!("'{}'", value.replace('\'', r"'\''"))
 }
 
-/// That of whoever runs us, in the checkout.
+/// Returns the cargo that runs this program, in the checkout.
 pub fn cargo() -> std::process::Command {
     let cargo = std::env::var_os("CARGO");
     let mut cargo = std::process::Command::new(cargo.unwrap_or_else(|| "cargo".into()));
@@ -150,7 +150,7 @@ pub fn cargo() -> std::process::Command {
     cargo
 }
 
-/// Chores are run from a checkout, the one that they were compiled in.
+/// Returns the checkout in which this program was compiled.
 pub fn workspace() -> &'static Path {
     Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("xtask lies in the workspace")
 }

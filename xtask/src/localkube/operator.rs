@@ -1,5 +1,5 @@
-//! Controllers of workloads outside of the cluster: their manifests without what runs and finds them
-//! inside.
+//! Controllers of workloads that run outside of the cluster. Their manifests have no pods and no Services of
+//! the controllers.
 
 use std::{
     fs,
@@ -12,18 +12,18 @@ use serde_json::{Value, json};
 
 use super::{identity::Identity, pki::Pki};
 
-/// A controller of one kind. They are all made with kubebuilder, and so alike.
+/// A controller of one kind. All are made with kubebuilder, so they are alike.
 pub struct Operator {
-    /// The program's name too.
+    /// The name, also of the program.
     pub name: &'static str,
     pub identity: Identity,
-    /// The module, with its manifests in `config/default`.
+    /// The module, with manifests in `config/default`.
     pub module: &'static str,
-    /// Of the module, the program.
+    /// The package of the program in the module.
     pub package: &'static str,
-    /// As `kubectl` is told.
+    /// The name of the definition for `kubectl`.
     pub crd: &'static str,
-    /// Its resource as the paths of its webhooks have it.
+    /// Its resource in the paths of its webhooks.
     resource: &'static str,
     /// The API group of its configuration.
     config: &'static str,
@@ -49,9 +49,9 @@ pub const JOBSET: Operator = Operator {
     config: "config.jobset.x-k8s.io",
 };
 
-/// What is to be applied and what the controller is to be told, as files.
+/// The files to apply, and the configuration of the controller.
 pub struct Files {
-    /// For `kubectl apply -k`.
+    /// The directory for `kubectl apply -k`.
     pub kustomization: PathBuf,
     pub config: PathBuf,
 }
@@ -65,7 +65,7 @@ impl Operator {
         webhook_port: u16,
     ) -> Result<Files> {
         let kustomization = dir.join(self.name);
-        // The names by which the controller looks for them.
+        // The file names that the controller expects.
         let certs = kustomization.join("certs");
         fs::create_dir_all(&certs).with_context(|| format!("create {}", certs.display()))?;
         copy(&pki.cert("serving"), &certs.join("tls.crt"))?;
@@ -83,13 +83,13 @@ impl Operator {
         Ok(Files { kustomization, config })
     }
 
-    /// All of the manifests but what makes pods of the controller; the webhooks are on this machine.
+    /// Returns the manifests without the objects that run the controller. The webhooks point at this machine.
     fn patched(&self, ca: &str, webhook_port: u16) -> Value {
         let mut patches: Vec<Value> =
             ["Deployment", "Service", "Secret", "ConfigMap"].map(without).into();
         patches.push(json!({
             "target": {"kind": "CustomResourceDefinition"},
-            // There is one version, hence nothing to convert.
+            // There is one version, so there is no conversion.
             "patch": json!([{"op": "remove", "path": "/spec/conversion"}]).to_string(),
         }));
         for (kind, verb) in [
@@ -122,8 +122,8 @@ impl Operator {
 
 const MANIFESTS: &str = "manifests.yaml";
 
-/// For the first webhook in the list, and the second. They are in the order of the module's sources,
-/// and a webhook that ended up with the path of another would not decode what it is asked.
+/// Returns the patch of the first or the second webhook in the list. They are in the order of the module's
+/// sources. With the path of another webhook, a webhook could not decode its requests.
 fn operation(index: usize, path: &str, ca: &str, port: u16) -> Value {
     json!({
         "op": "replace",
@@ -133,13 +133,13 @@ fn operation(index: usize, path: &str, ca: &str, port: u16) -> Value {
 }
 
 fn without(kind: &str) -> Value {
-    // The name is ignored, and yet has to be there.
+    // The name is required and ignored.
     let patch =
         json!({"$patch": "delete", "apiVersion": "any", "kind": kind, "metadata": {"name": "any"}});
     json!({"target": {"kind": kind}, "patch": patch.to_string()})
 }
 
-/// JSON, which is YAML too.
+/// Writes JSON, which is also YAML.
 fn write(path: &Path, content: &Value) -> Result<()> {
     fs::write(path, format!("{content:#}\n")).with_context(|| format!("write {}", path.display()))
 }

@@ -1,10 +1,10 @@
-//! What a control plane may have beyond the usual.
+//! The optional features of a control plane.
 
 use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
-/// On record with the control plane, so that nobody takes one for another.
+/// The record of a control plane has these options, so that none is mistaken for another.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, clap::Args)]
 #[expect(clippy::struct_excessive_bools, reason = "each is a flag of the command line")]
 pub struct Options {
@@ -50,12 +50,12 @@ impl Default for Options {
     }
 }
 
-/// The number of API servers of a control plane whose record does not name it.
+/// Returns the number of API servers for a record without this number.
 fn one() -> u8 {
     1
 }
 
-/// Of Kubernetes.
+/// A release of Kubernetes.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, clap::ValueEnum)]
 pub enum Release {
     #[value(name = "1.35")]
@@ -73,7 +73,7 @@ impl Release {
         }
     }
 
-    /// Its own module within localkube's, unless it is the latest.
+    /// Returns the directory of its own module, unless it is the latest release.
     pub fn module(self) -> Option<&'static str> {
         match self {
             Self::V1_35 => Some("1.35"),

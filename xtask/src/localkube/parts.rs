@@ -1,4 +1,4 @@
-//! Single parts of a control plane that runs, for whoever needs them otherwise than `up` starts them.
+//! Access to single parts of a running control plane.
 
 use std::{
     path::{Path, PathBuf},
@@ -17,20 +17,20 @@ impl Localkube {
         &self.dir
     }
 
-    /// One of the programs that came with the control plane, such as kubectl.
+    /// Returns the path of a program of the control plane, such as kubectl.
     pub fn program(&self, name: &str) -> PathBuf {
         self.programs.join(name)
     }
 
-    /// Ends a component for good.
+    /// Stops a component permanently.
     pub fn stop_component(&self, name: &str) -> Result<()> {
         let state = State::load(&self.dir)?.context("a control plane that runs has a state")?;
         let mut processes = state.processes.iter().filter(|process| process.name == name);
         processes.try_for_each(|process| process.stop(Duration::from_secs(10)))
     }
 
-    /// Another kube-controller-manager, with these controllers (`--controllers`) alone, once it is
-    /// ready. It is the caller's to stop.
+    /// Starts another kube-controller-manager with only these controllers (`--controllers`) and waits until
+    /// it is ready. The caller must stop it.
     pub fn start_controllers(&self, name: &str, controllers: &str) -> Result<Process> {
         let pki = Pki::open(&self.dir);
         let port = Reserved::any()?;

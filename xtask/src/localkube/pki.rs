@@ -1,4 +1,4 @@
-//! Certificates and keys, made anew for each control plane.
+//! Certificates and keys. Each control plane has new ones.
 
 use std::{
     fs,
@@ -11,7 +11,7 @@ use rcgen::{
     KeyUsagePurpose,
 };
 
-/// The files of a control plane's keys, all under one directory.
+/// The directory of a control plane's keys.
 #[derive(Debug, Clone)]
 pub struct Pki(PathBuf);
 
@@ -31,12 +31,12 @@ impl Pki {
         serving.extended_key_usages = vec![ExtendedKeyUsagePurpose::ServerAuth];
         pki.signed("serving", serving, &ca)?;
 
-        // An authority of its own: whoever holds a certificate of this one may claim to be any user.
+        // A separate authority: a client with a certificate of this authority may claim to be any user.
         let front_proxy_ca = pki.authority("front-proxy-ca")?;
         let mut front_proxy = named(FRONT_PROXY_CLIENT)?;
         front_proxy.extended_key_usages = vec![ExtendedKeyUsagePurpose::ClientAuth];
         pki.signed(FRONT_PROXY_CLIENT, front_proxy, &front_proxy_ca)?;
-        // For tests that claim to be it: the wrong name, and the wrong authority.
+        // For tests that pretend to be the front proxy: with a wrong name, and of a wrong authority.
         for (file, name, authority) in [
             ("front-proxy-wrong-name", "impostor", &front_proxy_ca),
             ("front-proxy-wrong-ca", FRONT_PROXY_CLIENT, &ca),
@@ -52,7 +52,7 @@ impl Pki {
         Ok(pki)
     }
 
-    /// That of a control plane which runs.
+    /// Opens the keys of a running control plane.
     pub fn open(dir: &Path) -> Self {
         Self(dir.join("pki"))
     }
@@ -96,7 +96,7 @@ impl Pki {
     }
 }
 
-/// The common name that kube-apiserver presents to aggregated servers.
+/// The common name of kube-apiserver's certificate for aggregated servers.
 pub const FRONT_PROXY_CLIENT: &str = "front-proxy-client";
 
 fn named(common_name: &str) -> Result<CertificateParams> {

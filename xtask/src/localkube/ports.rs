@@ -8,12 +8,12 @@ use std::{
 
 use anyhow::{Context as _, Result, bail};
 
-/// A port that nobody else gets until it is released to the program that shall listen there.
+/// A port that is reserved until it is released for the program that will listen there.
 pub struct Reserved(TcpListener);
 
 impl Reserved {
-    /// Picks below the range from which the kernel takes the source ports of connections: those
-    /// that the first components open could otherwise hit a port released for a later one.
+    /// Chooses a port below the range of the kernel for the source ports of connections. Otherwise a
+    /// connection of a first component could take a port that was released for a later one.
     pub fn any() -> Result<Self> {
         const FIRST: u16 = 20_000;
         const COUNT: u16 = 12_000;

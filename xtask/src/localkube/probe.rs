@@ -1,4 +1,4 @@
-//! Asks a component whether it is ready. As small as an HTTP client can be: one GET, one status.
+//! Checks whether a component is ready, with a minimal HTTP client: one GET, one status.
 
 use std::{
     fs::File,
@@ -29,7 +29,7 @@ pub enum Scheme {
     Https,
 }
 
-/// What is needed to trust the components' certificates.
+/// The trusted authorities of the components' certificates.
 pub struct Prober(Arc<ClientConfig>);
 
 impl Prober {
@@ -47,7 +47,7 @@ impl Prober {
         Ok(Self(Arc::new(config)))
     }
 
-    /// Fails with the reason when the component does not answer 200.
+    /// Fails with the reason if the component does not answer 200.
     pub fn check(&self, probe: &Probe) -> Result<()> {
         const TIMEOUT: Duration = Duration::from_secs(2);
         let address = SocketAddr::from((Ipv4Addr::LOCALHOST, probe.port));
@@ -75,7 +75,7 @@ fn get(mut stream: impl Read + Write, path: &str) -> Result<String> {
     let mut answer = Vec::new();
     match stream.read_to_end(&mut answer) {
         Ok(_) => {}
-        // A server may close a TLS connection without saying so; the answer is complete.
+        // A server may close a TLS connection without a goodbye. The answer is complete.
         Err(error) if error.kind() == ErrorKind::UnexpectedEof => {}
         Err(error) => return Err(error.into()),
     }

@@ -1,4 +1,5 @@
-//! Processes that outlive the command which started them, known by pid and start time.
+//! Processes that keep running after the command that started them. They are identified by pid and start
+//! time.
 
 use std::{
     fs::{self, File},
@@ -13,21 +14,21 @@ use anyhow::{Context as _, Result, bail};
 use rustix::process::{Pid, Signal, WaitOptions, kill_process, waitpid};
 use serde::{Deserialize, Serialize};
 
-/// A process on record. A pid alone would not do: after the process has ended, the kernel gives its
-/// pid to others, and those are not ours to stop.
+/// A recorded process. A pid alone is not enough: after the process has ended, the kernel may give its pid to
+/// another process.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Process {
     pub name: String,
     pid: i32,
-    /// When it was started, in clock ticks since the machine was.
+    /// The start time, in clock ticks since the machine was started.
     started: u64,
-    /// Which start of the machine that was.
+    /// Identifies the start of the machine.
     boot: String,
 }
 
 impl Process {
-    /// Starts `program` with its output in `log`, apart from the terminal's process group so that
-    /// Ctrl-C does not reach it.
+    /// Starts `program` with its output in `log`, in another process group than the terminal, so that Ctrl-C
+    /// does not end it.
     pub fn spawn(
         name: &str,
         program: &Path,
@@ -38,7 +39,7 @@ impl Process {
         let output = File::create(log).with_context(|| format!("create {}", log.display()))?;
         let child = Command::new(program)
             .args(args)
-            // Neither the user's kubeconfig nor other files at home shall change what it does.
+            // The user's kubeconfig and other files must not change its behaviour.
             .env("HOME", home)
             .env_remove("KUBECONFIG")
             .current_dir(home)
@@ -49,12 +50,12 @@ impl Process {
             .spawn()
             .with_context(|| format!("start {}", program.display()))?;
         let pid = i32::try_from(child.id()).context("a pid beyond the kernel's range")?;
-        // It is there even when the process has ended already, since nobody has waited for it.
+        // The entry exists even if the process has ended, because no process has waited for it.
         let started = stat(pid).with_context(|| format!("look up {name} (pid {pid})"))?.started;
         Ok(Self { name: name.to_owned(), pid, started, boot: boot_id()? })
     }
 
-    /// To look it up under /proc.
+    /// Returns the pid, to find the process under /proc.
     pub fn id(&self) -> i32 {
         self.pid
     }
@@ -64,12 +65,12 @@ impl Process {
             && boot_id().is_ok_and(|boot| boot == self.boot)
     }
 
-    /// Whether the process is alive and stopped by a signal.
+    /// Returns true if the process is alive and stopped by a signal.
     pub fn is_paused(&self) -> bool {
         self.is_alive() && stat(self.pid).is_some_and(|stat| stat.is_paused)
     }
 
-    /// Asks the process to end, and kills it if it does not within `grace`.
+    /// Sends SIGTERM, and kills the process if it does not end within `grace`.
     pub fn stop(&self, grace: Duration) -> Result<()> {
         const AFTER_KILL: Duration = Duration::from_secs(5);
         for (signal, patience) in [(Signal::TERM, grace), (Signal::KILL, AFTER_KILL)] {
@@ -84,14 +85,14 @@ impl Process {
                         .with_context(|| format!("signal {} (pid {})", self.name, self.pid));
                 }
             }
-            // A paused process ends when it goes on.
+            // A paused process ends only after it was resumed.
             kill_process(self.pid()?, Signal::CONT).ok();
             let deadline = Instant::now() + patience;
             while self.is_alive() && Instant::now() < deadline {
                 thread::sleep(Duration::from_millis(20));
             }
         }
-        // Reaps it where it is a child of this very process, so that not even a zombie remains.
+        // If it is a child of this process, wait for it, so that no zombie remains.
         waitpid(Some(self.pid()?), WaitOptions::NOHANG).ok();
         if self.is_alive() {
             bail!("{} (pid {}) does not end, not even when killed", self.name, self.pid);
@@ -105,17 +106,17 @@ impl Process {
 }
 
 struct Stat {
-    /// A zombie: it ended, and its parent has not yet asked how.
+    /// True for a zombie: it has ended, and its parent has not waited for it.
     is_dead: bool,
-    /// Stopped by a signal.
+    /// True if it is stopped by a signal.
     is_paused: bool,
     started: u64,
 }
 
-/// What the kernel knows of a process, if there is one.
+/// Returns the kernel's data of a process, if there is one.
 fn stat(pid: i32) -> Option<Stat> {
     let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
-    // The second field is the program's name in parentheses, in which anything may occur.
+    // The second field is the program's name in parentheses, which may contain anything.
     let mut fields = stat.rsplit_once(')')?.1.split_whitespace();
     let state = fields.next()?;
     let (is_dead, is_paused) = (matches!(state, "Z" | "X"), state == "T");

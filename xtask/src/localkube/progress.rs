@@ -1,4 +1,4 @@
-//! Lines on stderr that tell what goes on, and that it goes on.
+//! Prints progress on stderr.
 
 use std::{
     sync::mpsc::{self, RecvTimeoutError},
@@ -8,8 +8,7 @@ use std::{
 
 use anyhow::Result;
 
-/// Runs one step of a long job: says that it starts, every half minute that it still runs, and how
-/// long it took.
+/// Runs one step of a long job. Prints its start, every half minute that it still runs, and how long it took.
 pub fn step<T>(what: &str, work: impl FnOnce() -> Result<T>) -> Result<T> {
     const HEARTBEAT: Duration = Duration::from_secs(30);
     let started = Instant::now();

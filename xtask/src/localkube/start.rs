@@ -1,4 +1,4 @@
-//! The start of a control plane, one component after the other as they depend on each other.
+//! Starts a control plane, one component after the other, in the order of their dependencies.
 
 use std::{
     fs,
@@ -24,9 +24,9 @@ use super::{
     workspace,
 };
 
-/// Starts everything in `dir`. When this fails, what was started is in `state`.
+/// Starts everything in `dir`. After a failure, `state` has the components that were started.
 pub fn start(dir: &Path, state: &mut State) -> Result<()> {
-    // On record before there is anything else in the directory: see `State::load`.
+    // Write the record before any other file of the directory: see `State::load`.
     state.save(dir)?;
     for sub in ["logs", "home"] {
         fs::create_dir_all(dir.join(sub)).with_context(|| format!("create {sub}"))?;
@@ -70,7 +70,7 @@ pub fn start(dir: &Path, state: &mut State) -> Result<()> {
     for running in [&controllers, &scheduler, &kwok] {
         starter.await_ready(running)?;
     }
-    // No pod can be created in a namespace before this exists, which the controllers see to.
+    // The controllers create it. No pod can be created in a namespace before that.
     starter.kubectl(&["wait", "--for=create", "serviceaccount/default", "--timeout=30s"])?;
     starter.operators(&pki, lws, jobset)?;
 
@@ -78,8 +78,7 @@ pub fn start(dir: &Path, state: &mut State) -> Result<()> {
     starter.state.save(dir)
 }
 
-/// Ends a component and starts it again as it was started by `up`, with `more` flags that hold until
-/// the next time.
+/// Restarts a component with the flags of `up`, and with `more` flags until the next restart.
 pub fn restart(dir: &Path, state: &mut State, name: &str, more: &[String]) -> Result<()> {
     let Some(index) = state.components.iter().position(|component| component.name == name) else {
         let names: Vec<_> = state.components.iter().map(|known| known.name.as_str()).collect();
@@ -87,7 +86,7 @@ pub fn restart(dir: &Path, state: &mut State, name: &str, more: &[String]) -> Re
     };
     let mut component = state.components[index].clone();
     component.args.extend(more.iter().cloned());
-    // Not for long: kube-apiserver would wait until the last client ends its watch.
+    // Kill it soon: kube-apiserver would wait until the last client ends its watch.
     state.processes[index].stop(Duration::from_secs(1))?;
     let apiservers = usize::from(state.options.apiservers);
     let spread = Spread { dir, apiservers, given: 0 };
@@ -106,16 +105,16 @@ struct Starter<'a> {
     spread: Spread<'a>,
 }
 
-/// Gives the components one API server after the other.
+/// Assigns the API servers to the components in turn.
 struct Spread<'a> {
     dir: &'a Path,
     apiservers: usize,
-    /// How many components have one.
+    /// The number of components that have one.
     given: usize,
 }
 
 impl Spread<'_> {
-    /// The kubeconfig of the next API server in turn.
+    /// Returns the kubeconfig for the next API server in turn.
     fn next(&mut self, identity: Identity) -> PathBuf {
         let kubeconfig = identity.kubeconfig_of(self.dir, self.given % self.apiservers);
         self.given += 1;
@@ -131,7 +130,8 @@ struct Running {
 }
 
 impl Starter<'_> {
-    /// The first alone, since it creates what all of them need; then the others at once.
+    /// Starts the first alone, because it creates objects that all need, and then the others at the same
+    /// time.
     fn apiservers(&mut self, pki: &Pki, ports: Vec<Reserved>, etcd_port: u16) -> Result<()> {
         let options = self.state.options.clone();
         let mut others = Vec::new();
@@ -149,7 +149,7 @@ impl Starter<'_> {
         others.iter().try_for_each(|running| self.await_ready(running))
     }
 
-    /// The controllers of workloads that the options ask for.
+    /// Starts the controllers of workloads that the options ask for.
     fn operators(&mut self, pki: &Pki, lws: Reserved, jobset: Reserved) -> Result<()> {
         let programs = self.state.programs.clone();
         if self.state.options.lws {
@@ -174,7 +174,7 @@ impl Starter<'_> {
         Ok(running)
     }
 
-    /// Not on record yet.
+    /// Starts a component. It is not recorded yet.
     fn launch(&self, component: &Component) -> Result<Running> {
         let name = &component.name;
         let programs = component.programs.as_ref().unwrap_or(&self.state.programs);
@@ -207,7 +207,8 @@ impl Starter<'_> {
     }
 
     fn await_ready(&self, running: &Running) -> Result<()> {
-        // Three API servers on two busy cores take more than a minute; one that has ended is noticed at once.
+        // Three API servers on two busy cores take more than a minute. The loop notices at once if one has
+        // ended.
         const PATIENCE: Duration = Duration::from_mins(3);
         let deadline = Instant::now() + PATIENCE;
         loop {
@@ -225,7 +226,7 @@ impl Starter<'_> {
         }
     }
 
-    /// For `kubectl wait`, which gives up at once on an object that has no conditions yet.
+    /// Repeats `kubectl wait`, which fails at once for an object without conditions.
     fn kubectl_soon(&self, args: &[&str]) -> Result<()> {
         const PATIENCE: Duration = Duration::from_secs(30);
         let began = Instant::now();
@@ -262,7 +263,7 @@ fn rbac() -> PathBuf {
     workspace().join("localkube/rbac.yaml")
 }
 
-/// A process starts its log anew: what an earlier one wrote goes to `NAME.1.log` and so on.
+/// Renames the earlier log to `NAME.1.log` and so on, because a process overwrites its log.
 fn keep(log: &Path) -> Result<()> {
     let mut names = (1..).map(|n| log.with_extension(format!("{n}.log")));
     let free = names.find(|path| !path.exists()).context("numbers do not end")?;

@@ -1,4 +1,4 @@
-//! A control plane's directory: who may touch it, and what is on record there.
+//! The directory of a control plane: its lock and its record.
 
 use std::{
     fs::{self, DirBuilder, File},
@@ -12,28 +12,28 @@ use serde::{Deserialize, Serialize};
 
 use super::{component::Component, options::Options, process::Process};
 
-/// What `state.json` holds. Written anew after each process is started, so that whatever happens
-/// next, `down` knows what to stop.
+/// The content of `state.json`. It is written after each start of a process, so that `down` always knows
+/// which processes to stop.
 #[derive(Debug, Default, Serialize, Deserialize)]
 pub struct State {
-    /// Where the programs are that it was started with.
+    /// The directory of the programs.
     pub programs: PathBuf,
-    /// What it was started with.
+    /// The options of `up`.
     #[serde(default)]
     pub options: Options,
-    /// In the order of start.
+    /// The processes, in the order of their start.
     pub processes: Vec<Process>,
-    /// As what they were started, so that one can be started again.
+    /// The components, to start one again.
     #[serde(default)]
     pub components: Vec<Component>,
-    /// Whether `up` came to its end.
+    /// True if `up` has finished.
     pub ready: bool,
 }
 
 impl State {
-    /// Reads what is on record in `dir`; `None` if there is no such directory.
+    /// Reads the record in `dir`. Returns `None` if there is no such directory.
     ///
-    /// Refuses a directory that something else has put files into, since `down` removes it all.
+    /// Refuses a directory with other files, because `down` removes the directory.
     pub fn load(dir: &Path) -> Result<Option<Self>> {
         match fs::read(dir.join(FILE)) {
             Ok(bytes) => {
@@ -54,7 +54,7 @@ impl State {
         }
     }
 
-    /// Replaces the record at once, so that nobody reads half of it.
+    /// Replaces the record atomically, so that no reader sees a part of it.
     pub fn save(&self, dir: &Path) -> Result<()> {
         let (path, next) = (dir.join(FILE), dir.join("state.json.next"));
         fs::write(&next, serde_json::to_vec_pretty(self)?)
@@ -67,19 +67,19 @@ impl State {
     }
 }
 
-/// Creates the directory if need be and keeps other localkube commands out of it until dropped.
+/// Creates the directory if needed and locks it against other localkube commands until the lock is dropped.
 ///
-/// The lock is on the directory itself: a lock file inside could not be removed with it, and one
-/// beside it would be left behind.
+/// The lock is on the directory itself: a lock file inside could not be removed with it, and one beside it
+/// would remain.
 pub fn lock(dir: &Path) -> Result<File> {
     loop {
-        // Others on this machine shall not read the keys.
+        // Other users of this machine must not read the keys.
         let mut builder = DirBuilder::new();
         builder.recursive(true).mode(0o700);
         builder.create(dir).with_context(|| format!("create {}", dir.display()))?;
         let lock = File::open(dir).with_context(|| format!("open {}", dir.display()))?;
         lock.lock().with_context(|| format!("lock {}", dir.display()))?;
-        // Whoever had the lock before may have removed the directory.
+        // The previous holder of the lock may have removed the directory.
         let locked = lock.metadata()?.ino();
         if fs::metadata(dir).is_ok_and(|now| now.ino() == locked) {
             return Ok(lock);

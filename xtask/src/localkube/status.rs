@@ -6,7 +6,7 @@ use anyhow::Result;
 
 use super::{cluster, process::Process, state::State};
 
-/// One line for each component, in the order of start, below a line of headings.
+/// Returns a heading and one line for each component, in the order of their start.
 pub fn table(dir: &Path) -> Result<String> {
     let state = State::load(dir)?.ok_or_else(|| cluster::none_runs(dir))?;
     let mut table = format!("{:<24} {:>8} {:>6}  STATE\n", "COMPONENT", "PID", "PORT");

@@ -1,4 +1,4 @@
-//! What Helm makes of the chart: the same objects as `holdfast manifests` prints.
+//! Renders the chart with Helm and compares the objects with those of `holdfast manifests`.
 
 use std::{
     collections::BTreeMap,
@@ -16,10 +16,10 @@ use super::{
 };
 use crate::localkube::{self, Localkube, Options, workspace};
 
-/// Without a cluster, and built as it is here, Helm takes an old one for granted.
+/// Without a cluster, this build of Helm assumes an old version.
 const KUBERNETES: &str = "--kube-version=1.37.0";
 
-/// Flags, and the values that mean the same.
+/// Flags, and the values with the same meaning.
 const CHOICES: [(&[&str], &[&str]); 6] = [
     (&[], &[]),
     (&["--mode=native"], &["mode=native"]),
@@ -44,11 +44,11 @@ const CHOICES: [(&[&str], &[&str]); 6] = [
     ),
 ];
 
-/// Values that are refused rather than ignored.
+/// Values that the schema refuses.
 const REFUSED: [&str; 5] =
     ["mode=other", "replicas=0", "podgroups=holdfast", "image.digest=1", "extraArgs={install}"];
 
-/// Parts that are off by default, and what is rendered of them.
+/// Parts that are off by default, and a text that they render.
 const MORE: [(&str, &str); 9] = [
     ("serviceMonitor.enabled=true", "kind: ServiceMonitor"),
     (
@@ -67,7 +67,7 @@ const MORE: [(&str, &str); 9] = [
     ("global.of=another-chart", "kind: Deployment"),
 ];
 
-/// Values, and what is not rendered with them.
+/// Values, and a text that is not rendered with them.
 const LESS: [(&str, &str); 2] =
     [("priorityClassName=", "kind: ResourceQuota"), ("priorityClassName=", "priorityClassName")];
 
@@ -142,7 +142,8 @@ impl Helm {
     }
 }
 
-/// Without what only one of them has: the namespace, which Helm makes, tests, and Helm's own annotation.
+/// Returns the objects by name, without those that only one side has: the namespace, which Helm creates,
+/// tests, and Helm's own annotation.
 fn by_name(documents: &str) -> Result<BTreeMap<String, Value>> {
     let mut objects = BTreeMap::new();
     for mut object in serde_saphyr::from_multiple::<Value>(documents)? {

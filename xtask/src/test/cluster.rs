@@ -1,4 +1,4 @@
-//! Rows of tests on a control plane of their own.
+//! Runs groups of test programs, each on its own control plane.
 
 use std::{ffi::OsString, fs, path::Path};
 
@@ -8,7 +8,7 @@ use super::{Test, leftover};
 use crate::localkube::{Localkube, Options};
 
 impl Test<'_> {
-    /// Runs tests on a control plane of their own. Whether all passed.
+    /// Runs tests on their own control plane. Returns true if all passed.
     pub(super) fn row(
         &mut self,
         dir: &Path,
@@ -49,7 +49,7 @@ impl Test<'_> {
     }
 }
 
-/// One run at a time in a checkout: the next would take away the control plane of this one.
+/// Allows one run at a time in a checkout. A second run would remove the control plane of the first.
 pub fn lock(dir: &Path) -> Result<fs::File> {
     let path = dir.with_extension("lock");
     if let Some(parent) = path.parent() {
@@ -63,20 +63,20 @@ pub fn lock(dir: &Path) -> Result<fs::File> {
     Ok(lock)
 }
 
-/// Stops and removes the control plane, be it of this run or left by one that crashed.
+/// Stops and removes the control plane of this run or of a crashed run.
 pub fn clear(dir: &Path) -> Result<()> {
     leftover::end(dir);
     if dir.join("state.json").exists() {
         return Localkube::down(dir);
     }
-    // Whoever made it got no further than to write files: no process is on record.
+    // Its start failed before any process was recorded.
     if dir.exists() {
         fs::remove_dir_all(dir).with_context(|| format!("remove {}", dir.display()))?;
     }
     Ok(())
 }
 
-/// They go with the control plane, and somebody will want to read them.
+/// Keeps the logs, which would be removed with the control plane.
 fn keep_logs(dir: &Path, of: &str) {
     let kept = dir.with_file_name(format!("localkube-{of}-logs"));
     let _ = fs::remove_dir_all(&kept);

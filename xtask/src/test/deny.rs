@@ -1,4 +1,4 @@
-//! Licences, sources and security advisories of the dependencies, with cargo-deny.
+//! Checks licences, sources and security advisories of the dependencies with cargo-deny.
 
 use super::{Test, tools};
 use crate::localkube;
@@ -8,7 +8,7 @@ impl Test<'_> {
         let Some(environment) = self.tool(&tools::DENY) else { return };
         let check = ["deny", "check", "licenses", "bans", "sources"];
         self.cargo("deny", &check, &environment);
-        // They are on GitHub, which is no package registry.
+        // The advisories are on GitHub, which is not a package registry.
         let mut fetch = localkube::cargo();
         fetch.args(["deny", "fetch", "db"]).envs(environment.clone());
         match fetch.output() {

@@ -1,4 +1,4 @@
-//! What `cargo xtask dist` makes, as somebody finds it who got it.
+//! Checks the files of `cargo xtask dist` as a user gets them.
 
 use std::{collections::BTreeSet, fs, path::Path, process::Command};
 
@@ -30,7 +30,7 @@ impl Test<'_> {
     }
 }
 
-/// Whether an image can be built here: with buildah, and by it without a daemon.
+/// Checks that an image can be built here with buildah, without a daemon.
 fn can_build_image(dir: &Path) -> Result<()> {
     let Some(buildah) = tools::of_system(&["buildah"], &["buildah"]) else {
         bail!("there is no buildah, and none could be installed");
@@ -45,7 +45,7 @@ fn can_build_image(dir: &Path) -> Result<()> {
     tried.map(drop).context("buildah does not work here")
 }
 
-/// Says what was looked at.
+/// Checks the files. Returns a summary.
 fn check(dir: &Path, helm: &Path, image: bool) -> Result<()> {
     let mut sums = Command::new("sha256sum");
     let sums = text(sums.args(["--check", "--strict", "SHA256SUMS"]).current_dir(dir))?;
@@ -60,7 +60,7 @@ fn check(dir: &Path, helm: &Path, image: bool) -> Result<()> {
     Ok(())
 }
 
-/// Unpacked, beside the rest: the program runs, and has a page for each of its commands.
+/// Unpacks the archive: the program runs, and has a man page for each of its commands.
 fn archive(dir: &Path) -> Result<()> {
     let name = dist::name();
     let packed = dir.join(format!("{name}.tar.gz"));
@@ -80,7 +80,7 @@ fn archive(dir: &Path) -> Result<()> {
     let help = text(Command::new(&program).arg("--help"))?;
     let commands = help.lines().skip_while(|line| *line != "Commands:").skip(1);
     let commands = commands.take_while(|line| line.starts_with("  ")).filter_map(|line| {
-        // What is indented further goes on about the command before.
+        // A line with more indentation continues the previous command.
         line.strip_prefix("  ").filter(|line| !line.starts_with(' '))?.split(' ').next()
     });
     let commands: Vec<&str> = commands.filter(|command| *command != "help").collect();
@@ -102,7 +102,7 @@ fn archive(dir: &Path) -> Result<()> {
     fs::remove_dir_all(&inside).with_context(|| format!("remove {}", inside.display()))
 }
 
-/// Every crate is named with its licence, and every dependency is one of them.
+/// Every crate has a licence, and every dependency is a listed crate.
 fn sbom(text: &str) -> Result<()> {
     let sbom: Value = serde_json::from_str(text)?;
     ensure!(
@@ -125,7 +125,7 @@ fn sbom(text: &str) -> Result<()> {
             bail!("{unknown} is no component");
         }
     }
-    // All but our own.
+    // All except the crates of this workspace.
     ensure!(hashed > components.len() / 2, "{hashed} of {} have hashes", components.len());
     println!("the SBOM: {} components, {hashed} with hashes", components.len());
     Ok(())
@@ -158,7 +158,7 @@ fn manifests(dir: &Path) -> Result<()> {
     Ok(())
 }
 
-/// One layer with the program, run by nobody in particular.
+/// The image has one layer with the program, and runs as a user without rights.
 fn image(archive: &Path) -> Result<()> {
     let json = |file: &str| {
         let mut tar = Command::new("tar");
@@ -186,7 +186,7 @@ fn read(path: &Path) -> Result<String> {
     fs::read_to_string(path).with_context(|| format!("read {}", path.display()))
 }
 
-/// What it printed.
+/// Returns the output of a command.
 fn text(command: &mut Command) -> Result<String> {
     let what = command.get_program().to_string_lossy().into_owned();
     let output = command.output().with_context(|| format!("start {what}"))?;

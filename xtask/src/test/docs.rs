@@ -1,4 +1,4 @@
-//! The commands of the docs, run.
+//! Runs the commands of the docs.
 
 use anyhow::Result;
 
@@ -9,7 +9,7 @@ use super::{
 use crate::{docs, localkube::workspace};
 
 impl Test<'_> {
-    /// Those with a cluster only on localkube: they begin with its start.
+    /// Blocks that need a cluster run only on localkube, because they begin with its start.
     pub(super) fn docs(&mut self) -> Result<()> {
         let Some(program) = self.program()? else { return Ok(()) };
         let target = workspace().join("target");

@@ -1,4 +1,4 @@
-//! End-to-end tests, each row of test programs on a control plane of its own.
+//! Runs the end-to-end tests. Each group of test programs has its own control plane.
 
 use std::fs;
 
@@ -7,10 +7,10 @@ use anyhow::{Context as _, Result};
 use super::{Test, cluster::lock, rights, simulate};
 use crate::localkube::{Options, Release, workspace};
 
-/// Programs of their own, because what one does to Holdfast would disturb the others.
+/// Separate programs, because their changes to Holdfast would disturb each other.
 const USUAL: [&str; 7] = ["honest", "e2e", "page", "unavailable", "gangs", "outage", "instances"];
 
-/// With Holdfast in native mode.
+/// The programs that also test native mode.
 const NATIVE: [&str; 2] = ["e2e", "native"];
 
 impl Test<'_> {
@@ -39,7 +39,7 @@ impl Test<'_> {
         let mut passed = self.row(&dir, &rights::audited(&usual, "usual")?, &USUAL, &environment);
         let mut native = environment.clone();
         native.push(("HOLDFAST_E2E_NATIVE", "1".into()));
-        // Which takes minutes to build.
+        // It takes minutes to build.
         let more = Options { descheduler: self.args.full, jobset: false, ..usual.clone() };
         passed &= self.row(&dir, &rights::audited(&more, "native")?, &NATIVE, &native);
         if usual.has_pod_groups() {
@@ -54,7 +54,7 @@ impl Test<'_> {
             ..Options::default()
         };
         passed &= self.row(&dir, &scarce, &["overload"], &environment);
-        // Some of the tests, or a release without pod groups, say nothing about all rights.
+        // A part of the tests, or a release without pod groups, does not use all rights.
         if passed && self.args.filter.is_none() && kubernetes == Release::default() {
             let strict = self.args.full;
             self.summary.time("rights", || rights::check(strict));

@@ -1,4 +1,4 @@
-//! Every decoder by coverage: the programs of `fuzz/`, with cargo-fuzz.
+//! Fuzzes every decoder by coverage: the programs of `fuzz/`, with cargo-fuzz.
 
 use std::{ffi::OsString, fs};
 
@@ -13,10 +13,10 @@ use super::{
 };
 use crate::localkube;
 
-/// On a stable compiler, which has coverage and no sanitizers.
+/// For a stable compiler, which has coverage and no sanitizers.
 const FLAGS: [&str; 2] = ["--sanitizer", "none"];
 
-/// As in the tests (`crates/server/src/fuzz`): the longest input, and the time for one.
+/// The same limits as in the tests (`crates/server/src/fuzz`): the longest input, and the time of one input.
 const LIMITS: [&str; 2] = ["-max_len=65536", "-timeout=5"];
 
 type Environment<'a> = &'a [(&'static str, OsString)];
@@ -33,14 +33,14 @@ impl Test<'_> {
 }
 
 fn build(environment: Environment<'_>, interrupt: &Interrupt) -> Result<()> {
-    // cargo-fuzz would change the lock file without a word.
+    // cargo-fuzz would change the lock file silently.
     let fetch = ["fetch", "--locked", "--manifest-path", "fuzz/Cargo.toml"];
     let build = [&["fuzz", "build"], &FLAGS[..]].concat();
     cargo(&fetch, &[], interrupt, &mut Counts::default())?;
     cargo(&build, environment, interrupt, &mut Counts::default())
 }
 
-/// Each for so long. One that fails does not keep the others from being run.
+/// Runs each target for this time. If one fails, the others still run.
 fn run(seconds: u32, environment: Environment<'_>, interrupt: &Interrupt) -> Result<()> {
     let logs = localkube::workspace().join("target/fuzz-logs");
     fs::create_dir_all(&logs).with_context(|| format!("create {}", logs.display()))?;
@@ -52,7 +52,7 @@ fn run(seconds: u32, environment: Environment<'_>, interrupt: &Interrupt) -> Res
         let said = fs::read(&log).with_context(|| format!("read {}", log.display()))?;
         let said = String::from_utf8_lossy(&said);
         match outcome {
-            // How many inputs, and what they have reached.
+            // The number of inputs, and their coverage.
             Ok(()) => {
                 let last = said.lines().rfind(|line| line.contains("DONE"));
                 println!("{target:<26} {}", last.context("it was not run")?);

@@ -1,4 +1,4 @@
-//! Ctrl-C and the like: what was started is to be stopped before we go.
+//! Handles Ctrl-C and similar signals: child processes must be stopped before this process exits.
 
 use std::sync::{
     Arc,
@@ -12,7 +12,7 @@ use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 pub struct Interrupt(Arc<AtomicBool>);
 
 impl Interrupt {
-    /// From now on these signals only leave a note.
+    /// From now on these signals only set a flag.
     pub fn catch() -> Result<Self> {
         let came = Arc::new(AtomicBool::new(false));
         for signal in [SIGINT, SIGTERM, SIGHUP] {
@@ -21,7 +21,7 @@ impl Interrupt {
         Ok(Self(came))
     }
 
-    /// Fails if one came.
+    /// Fails if a signal has arrived.
     pub fn check(&self) -> Result<()> {
         if self.came() {
             bail!("interrupted");

@@ -1,4 +1,4 @@
-//! Holdfast processes of a run whose test program was killed.
+//! Ends Holdfast processes of a run whose test program was killed.
 
 use std::{
     fs,
@@ -10,7 +10,7 @@ use std::{
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 
-/// Ends those that wrote a ready file into the control plane's directory and still run.
+/// Ends processes that have a ready file in the control plane's directory and still run.
 pub fn end(dir: &Path) {
     let entries = fs::read_dir(dir).into_iter().flatten().flatten();
     let ready = entries.filter(|e| e.file_name().to_string_lossy().ends_with(".ready.json"));
@@ -36,7 +36,7 @@ fn pid(ready_file: &Path) -> Option<Pid> {
     Pid::from_raw(i32::try_from(addresses["pid"].as_i64()?).ok()?)
 }
 
-/// A pid may have gone to another process since: ours names the directory on its command line.
+/// Another process may have the pid by now. Ours has the directory in its command line.
 fn is_ours(pid: Pid, dir: &Path) -> bool {
     let path = format!("/proc/{}/cmdline", pid.as_raw_nonzero());
     let line = fs::read(path).map(|line| String::from_utf8_lossy(&line).into_owned());

@@ -1,4 +1,4 @@
-//! Stages that read files other than Rust code.
+//! Stages that check files other than Rust code.
 
 use std::process::Command;
 
@@ -23,7 +23,7 @@ impl Test<'_> {
         let interrupt = &self.interrupt;
         self.summary.time("workflows", || {
             let mut actionlint = Command::new("go");
-            // A go.work around the checkout does not matter.
+            // A go.work around the checkout does not apply.
             actionlint.args(["run", ACTIONLINT]).current_dir(workspace()).env("GOWORK", "off");
             run::program(actionlint, interrupt)
         });

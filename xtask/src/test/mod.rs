@@ -83,12 +83,12 @@ pub struct Args {
     filter: Option<String>,
 }
 
-/// `cargo xtask test`: whether all stages passed.
+/// Runs `cargo xtask test`. Returns true if all stages passed.
 pub fn run(args: &Args) -> Result<bool> {
     stages(args, if args.full { Level::Full } else { Level::Test })
 }
 
-/// `cargo xtask check`: the stages that take little time, with few cases.
+/// Runs `cargo xtask check`: the fast stages, with few cases.
 pub fn check() -> Result<bool> {
     stages(&Args::default(), Level::Check)
 }
@@ -114,7 +114,7 @@ struct Test<'a> {
 }
 
 impl Test<'_> {
-    /// Stages that `--only` names, and without it the stages of this level.
+    /// Returns true if `--only` names the stage, or without `--only` if the stage belongs to this level.
     fn wants(&self, stage: Stage) -> bool {
         match &self.args.only[..] {
             [] => stage.level().is_some_and(|level| level <= self.level),
@@ -149,10 +149,10 @@ impl Test<'_> {
         Ok(())
     }
 
-    /// Builds `holdfast`, if that is not done yet. Every stage uses the same program.
+    /// Builds `holdfast` once. Every stage uses the same program.
     fn program(&mut self) -> Result<Option<PathBuf>> {
-        // Of the whole workspace: another choice of packages is another choice of their dependencies' features, and
-        // cargo would compile these again.
+        // Build the whole workspace: another choice of packages changes the features of dependencies, and
+        // cargo would compile them again.
         let build = ["build", "--workspace", "--bin", "holdfast"];
         if !self.cargo("build", &build, &[]) {
             return Ok(None);

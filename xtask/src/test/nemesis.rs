@@ -1,4 +1,4 @@
-//! Several API servers, and faults in all parts of the control plane.
+//! Runs the nemesis: several API servers, and faults in all parts of the control plane.
 
 use anyhow::Result;
 
@@ -15,7 +15,7 @@ impl Test<'_> {
             ("HOLDFAST_BIN", program.into_os_string()),
             ("HOLDFAST_NEMESIS_SECONDS", seconds.into()),
         ];
-        // The test reads from etcd what was stored, all of it, at the end.
+        // At the end the test reads the whole history from etcd.
         let flags = ["--storage-media-type=application/json", "--etcd-compaction-interval=0"];
         let options = Options {
             apiservers: 3,

@@ -1,4 +1,4 @@
-//! `holdfast` of an earlier revision, for tests in which two releases meet.
+//! Builds `holdfast` of an earlier revision, for tests with two releases.
 
 use std::{
     ffi::OsStr,
@@ -12,7 +12,7 @@ use anyhow::{Context as _, Result, bail};
 use super::{interrupt::Interrupt, run::cargo, summary::Counts};
 use crate::localkube;
 
-/// Builds it in a checkout of its own; what was built once is kept.
+/// Builds it in a separate checkout. Keeps built revisions.
 pub fn build(revision: &str, interrupt: &Interrupt) -> Result<PathBuf> {
     let commit = commit(revision)?;
     let dir = localkube::workspace().join("target/previous");
@@ -44,19 +44,19 @@ fn commit(revision: &str) -> Result<String> {
     })
 }
 
-/// A worktree, whose files get new times where they differ: by those cargo knows what to build anew.
+/// Creates a worktree. Only changed files get new times, so cargo builds only what changed.
 fn check_out(source: &Path, commit: &str) -> Result<()> {
     if source.join(".git").exists() {
         return git(source, ["checkout", "--quiet", "--force", "--detach", commit]).map(drop);
     }
-    // Forced: git may know of one that went with `target`.
+    // Forced: git may still have a worktree that was removed with `target`.
     let path = source.as_os_str();
     let add = ["worktree", "add", "--quiet", "--force", "--detach"].map(OsStr::new);
     let add = add.into_iter().chain([path, OsStr::new(commit)]);
     git(localkube::workspace(), add).map(drop)
 }
 
-/// What it printed.
+/// Returns the output.
 fn git(dir: &Path, args: impl IntoIterator<Item = impl AsRef<OsStr>>) -> Result<String> {
     let output = Command::new("git").arg("-C").arg(dir).args(args).output().context("run git")?;
     if !output.status.success() {

@@ -1,5 +1,5 @@
-//! What Helm does with the chart on a real API server: it installs an older one, upgrades it, goes back, and
-//! takes it away. Nobody runs the pods here: this is about objects.
+//! Uses the chart with Helm on a real API server: installs an older one, upgrades, rolls back and uninstalls.
+//! No pods run here, because the test is about objects.
 
 use std::{
     collections::BTreeSet,
@@ -18,7 +18,7 @@ use serde_json::{Value, json};
 use super::interrupt::Interrupt;
 use crate::localkube::{Localkube, workspace};
 
-/// All that send requests to Holdfast. Their `caBundle` is its instances' to write.
+/// The objects that make API servers call Holdfast. Instances write their `caBundle`.
 const ENTRIES: [&str; 5] = [
     "mutatingwebhookconfiguration/holdfast",
     "mutatingwebhookconfiguration/holdfast-pod-groups",
@@ -27,12 +27,12 @@ const ENTRIES: [&str; 5] = [
     "crd/podunavailablebudgets.policy.kruise.io",
 ];
 
-/// With which there are all of those.
+/// The values with which all of these objects exist.
 const VALUES: [&str; 2] = ["podUnavailableBudgets=true", "podGroups=holdfast"];
 
 const CRD: &str = "crd/poddisruptionbudgets.policy.holdfast.dev";
 
-/// A column that the older release does not show.
+/// A column that the older release does not have.
 const COLUMN: &str = "Scope";
 
 pub fn follow(helm: &Path, localkube: &Localkube, interrupt: &Interrupt) -> Result<()> {
@@ -50,7 +50,7 @@ pub fn follow(helm: &Path, localkube: &Localkube, interrupt: &Interrupt) -> Resu
     cluster.expect(false, 3, None).context("after helm install")?;
     println!("installed: {installed} objects");
 
-    // As an instance that starts does.
+    // As a starting instance does.
     let ca = fs::read(localkube.dir().join("pki/ca.crt")).context("read a certificate")?;
     let ca = BASE64_STANDARD.encode(ca);
     for entry in ENTRIES {
@@ -72,7 +72,8 @@ pub fn follow(helm: &Path, localkube: &Localkube, interrupt: &Interrupt) -> Resu
     interrupt.check()?;
 
     cluster.helm("uninstall", &[], None)?;
-    // With definitions go budgets, and with a namespace whatever else is in it: neither is Helm's to delete.
+    // The deletion of definitions would delete budgets, and that of a namespace all other objects in it. So
+    // Helm must not delete them.
     let kept = cluster.until_left(&before, |left| left.iter().all(|object| is_kept(object)))?;
     println!("uninstalled: {} objects are kept", kept.len());
     let definitions: Vec<&str> =
@@ -87,7 +88,7 @@ pub fn follow(helm: &Path, localkube: &Localkube, interrupt: &Interrupt) -> Resu
 
 const NAMESPACE: &str = "holdfast-system";
 
-/// This chart as an earlier release might have had it: a definition shows less.
+/// Writes this chart as an earlier release might have had it: a definition has fewer columns.
 fn write_older(chart: &Path, older: &Path) -> Result<()> {
     let status = Command::new("cp").arg("-r").args([chart, older]).status().context("run cp")?;
     ensure!(status.success(), "copy {}: {status}", chart.display());
@@ -96,7 +97,7 @@ fn write_older(chart: &Path, older: &Path) -> Result<()> {
         let text = fs::read_to_string(&path).with_context(|| format!("read {name}"))?;
         let mut content: Value = serde_saphyr::from_str(&text)?;
         change(&mut content);
-        // JSON, which is YAML too.
+        // JSON is also YAML.
         fs::write(&path, content.to_string()).with_context(|| format!("write {name}"))
     };
     change("Chart.yaml", &|chart| chart["version"] = json!("0.0.1"))?;
@@ -109,7 +110,8 @@ fn write_older(chart: &Path, older: &Path) -> Result<()> {
     })
 }
 
-/// What stays when the release goes: definitions, what kube-apiserver makes of them, and the namespace.
+/// Returns true for objects that stay after an uninstallation: definitions, objects that kube-apiserver makes
+/// from them, and the namespace.
 fn is_kept(object: &str) -> bool {
     let kinds = ["CustomResourceDefinition/", "APIService/"];
     let in_namespace = ["ServiceAccount/default", "ConfigMap/kube-root-ca.crt"];
@@ -118,7 +120,7 @@ fn is_kept(object: &str) -> bool {
         || in_namespace.iter().any(|of| object == format!("{NAMESPACE}/{of}"))
 }
 
-/// Where addresses and certificates are, in a webhook configuration or a definition.
+/// Returns the parts with addresses and certificates of a webhook configuration or a definition.
 fn clients(object: &mut Value) -> Vec<&mut Value> {
     if object["spec"].is_object() {
         return vec![&mut object["spec"]["conversion"]["webhook"]["clientConfig"]];
@@ -127,7 +129,7 @@ fn clients(object: &mut Value) -> Vec<&mut Value> {
     webhooks.map(|webhook| &mut webhook["clientConfig"]).collect()
 }
 
-/// By kubectl and Helm, as its administrator.
+/// Access by kubectl and Helm as the administrator.
 struct Cluster {
     helm: PathBuf,
     environment: Vec<(&'static str, String)>,
@@ -135,8 +137,7 @@ struct Cluster {
 }
 
 impl Cluster {
-    /// Whether the definition is this version's, how many replicas there are, and which certificate is
-    /// everywhere.
+    /// Checks the version of the definition, the number of replicas, and that one certificate is everywhere.
     fn expect(&self, new: bool, replicas: usize, ca: Option<&str>) -> Result<()> {
         let definition = self.get(CRD)?;
         let columns = &definition["spec"]["versions"][0]["additionalPrinterColumns"];
@@ -157,7 +158,7 @@ impl Cluster {
         Ok(())
     }
 
-    /// Waits until what was not there before is as it should be.
+    /// Waits until the new objects, those that are not in `before`, are as expected.
     fn until_left(
         &self,
         before: &BTreeSet<String>,
@@ -177,7 +178,8 @@ impl Cluster {
         }
     }
 
-    /// All that there are, as `[namespace/]kind/name`. Not what comes and goes by itself.
+    /// Returns all objects as `[namespace/]kind/name`, without those that the control plane creates and
+    /// deletes itself.
     fn objects(&self) -> Result<BTreeSet<String>> {
         const FLEETING: [&str; 4] =
             ["events", "events.events.k8s.io", "leases.coordination.k8s.io", "componentstatuses"];
@@ -209,7 +211,7 @@ impl Cluster {
         self.run(Command::new("kubectl").args(args), input)
     }
 
-    /// Of the release, which is called as the chart.
+    /// Runs Helm for the release, which has the name of the chart.
     fn helm(&self, verb: &str, args: &[&str], chart: Option<&Path>) -> Result<()> {
         let mut command = Command::new(&self.helm);
         command.args([verb, "holdfast"]).args(chart).args(["--namespace", NAMESPACE]).args(args);

@@ -18,10 +18,10 @@ use crate::localkube::{Options, workspace};
 const USER: &str = "system:serviceaccount:holdfast-system:holdfast";
 const ROLE: &str = "holdfast";
 
-/// Of the test that tries what it must not be able to do.
+/// The identity of the test that tries forbidden requests.
 const INTRUDER: &str = "holdfast-e2e-intruder";
 
-/// Rights that these tests do not use, and why there are such.
+/// Rights that these tests do not use, with the reasons.
 const UNUSED: [(&str, &str); 3] = [
     (
         "get podgroups.scheduling.k8s.io",
@@ -37,7 +37,7 @@ const UNUSED: [(&str, &str); 3] = [
     ),
 ];
 
-/// Forgets earlier runs.
+/// Removes the logs of earlier runs.
 pub fn clear() -> Result<()> {
     let dir = dir();
     if dir.exists() {
@@ -46,7 +46,7 @@ pub fn clear() -> Result<()> {
     fs::create_dir_all(&dir).with_context(|| format!("create {}", dir.display()))
 }
 
-/// With an audit log, which is called after the row of tests that it is of.
+/// Turns on an audit log, named after the group of tests.
 pub fn audited(options: &Options, row: &str) -> Result<Options> {
     let (log, policy) = (dir().join(format!("{row}.log")), dir().join("policy.json"));
     let rules = json!({
@@ -54,7 +54,7 @@ pub fn audited(options: &Options, row: &str) -> Result<Options> {
         "kind": "Policy",
         "omitStages": ["RequestReceived"],
         "omitManagedFields": true,
-        // Nobody else, so that it costs nothing.
+        // Only Holdfast's requests are logged, so that it costs nothing.
         "rules": [
             {"level": "Metadata", "users": [USER]},
             {"level": "Request", "verbs": ["create", "delete"], "resources": [{
@@ -69,14 +69,14 @@ pub fn audited(options: &Options, row: &str) -> Result<Options> {
     audited.apiserver_flags.extend([
         format!("--audit-policy-file={}", policy.display()),
         format!("--audit-log-path={}", log.display()),
-        // In one file.
+        // One file.
         "--audit-log-maxsize=10000".to_owned(),
     ]);
     Ok(audited)
 }
 
-/// Compares, when all rows have been run. What is needed only when two meet may be unused in a single run, so that is
-/// a failure for whoever looks for it (`strict`), and a line to read for others.
+/// Compares the logs after all groups have run. Rights that only concurrent instances need may be unused in
+/// one run. So an unused right is a failure with `strict`, and else a line in the output.
 pub fn check(strict: bool) -> Result<()> {
     let mut seen = Seen::default();
     for entry in fs::read_dir(dir()).with_context(|| format!("read {}", dir().display()))? {
@@ -91,7 +91,7 @@ pub fn check(strict: bool) -> Result<()> {
                 serde_json::from_str(&line?).with_context(|| format!("read {}", path.display()))?;
             events.push(event);
         }
-        // They were written as they ended.
+        // They were written in the order of their ends.
         events.sort_by_cached_key(|event| text(&event["requestReceivedTimestamp"]).to_owned());
         for event in &events {
             seen.note(event);
@@ -105,14 +105,14 @@ pub fn check(strict: bool) -> Result<()> {
 struct Right {
     verb: String,
     group: String,
-    /// With a subresource: `pods/eviction`.
+    /// The resource with a subresource, such as `pods/eviction`.
     resource: String,
-    /// Empty: of every name.
+    /// Empty: every name.
     name: String,
 }
 
 impl Right {
-    /// As it is written in a role.
+    /// Returns true if this right of a role covers the request.
     fn allows(&self, asked: &Self) -> bool {
         let (resource, sub) = (&self.resource, self.resource.strip_prefix("*/"));
         let of_any = |sub| asked.resource.split_once('/').is_some_and(|(_, of)| of == sub);
@@ -129,7 +129,7 @@ impl Right {
     }
 }
 
-/// What was printed with one choice of features.
+/// The roles that were printed for one choice of features.
 #[derive(Debug, Default)]
 struct Installation {
     rights: BTreeSet<Right>,
@@ -139,7 +139,7 @@ struct Installation {
 #[derive(Debug, Default)]
 struct Seen {
     installations: Vec<Installation>,
-    /// Whether the last of them is still there.
+    /// True while the last of them is installed.
     is_installed: bool,
     refused: BTreeSet<String>,
 }
@@ -152,7 +152,7 @@ impl Seen {
         } else if event["verb"] == "delete" {
             self.is_installed &= object["name"] != ROLE;
         } else if event["requestObject"]["metadata"]["name"] == ROLE {
-            // The cluster's comes first, that of our own namespace after it.
+            // The cluster role comes first, then the role of Holdfast's own namespace.
             if object["resource"] == "clusterroles" {
                 self.installations.push(Installation::default());
                 self.is_installed = true;
@@ -166,7 +166,7 @@ impl Seen {
 
     fn request(&mut self, event: &Value, asked: &Right) {
         let annotations = &event["annotations"];
-        // While it is being removed it goes on for a moment.
+        // During its removal it still sends requests for a moment.
         let (true, Some(last)) = (self.is_installed, self.installations.last_mut()) else { return };
         if annotations["authorization.k8s.io/decision"] == "allow" {
             last.used.extend(last.rights.iter().filter(|right| right.allows(asked)).cloned());
@@ -206,8 +206,9 @@ impl Seen {
         bail!("what is printed is not what is needed\n{}", wrong.join("\n"))
     }
 
-    /// A right of fewer features is theirs: it is enough that it is used wherever they are chosen, with whatever
-    /// else. So what one feature needs is no excuse for another that has it too.
+    /// Returns the unused rights of an installation. A right that a smaller installation also has belongs to
+    /// that one: it must be used there or in a larger one. So if one feature uses a right, this does not
+    /// excuse another feature that has the right too.
     fn unused<'a>(&'a self, of: &'a Installation) -> impl Iterator<Item = &'a Right> {
         let mut used = BTreeSet::new();
         for fewer in self.installations.iter().filter(|fewer| fewer.rights.is_subset(&of.rights)) {
@@ -234,7 +235,7 @@ fn asked(event: &Value) -> Right {
     }
 }
 
-/// A rule of a role, verb by verb.
+/// Returns the rights of a rule of a role, verb by verb.
 fn expanded(rule: &Value) -> Vec<Right> {
     let names: Vec<&str> = match &rule["resourceNames"] {
         Value::Null => vec![""],
@@ -266,7 +267,7 @@ fn text(value: &Value) -> &str {
     value.as_str().unwrap_or_default()
 }
 
-/// They stay, for whoever wants to know more.
+/// The directory of the logs. They stay for later analysis.
 fn dir() -> PathBuf {
     workspace().join("target/rights")
 }
@@ -275,7 +276,8 @@ fn dir() -> PathBuf {
 mod tests {
     use super::*;
 
-    /// The roles of an installation that has these rights, each `verb resource`, besides listing pods.
+    /// Returns the roles of an installation with these rights, each `verb resource`, and the right to list
+    /// pods.
     fn role(rights: &[&str]) -> Value {
         let rule = |right: &&str| {
             let (verb, resource) = right.split_once(' ').expect("a verb and a resource");
@@ -331,7 +333,7 @@ mod tests {
         let other = [vec![role(&["get pods", "get nodes"])], used(&all)].concat();
         let wrong = judge(&[&one[..], &other].concat()).expect_err("only the other gets pods");
         assert!(wrong.ends_with("needed\nnothing used it: get pods"), "{wrong}");
-        // Of both with fewer features, and so of neither; or used with more.
+        // Both smaller installations have it, so it belongs to neither, or a larger one uses it.
         let fewer = vec![role(&["get pods"])];
         let more =
             [vec![role(&["get pods", "get jobs", "get nodes"])], used(&["get pods"])].concat();

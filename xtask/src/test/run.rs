@@ -1,4 +1,4 @@
-//! Cargo, or ourselves, as a child that does not outlive us, nor what it starts.
+//! Runs cargo or this program as a child. Neither the child nor its own children survive this process.
 
 use std::{
     env,
@@ -18,10 +18,10 @@ use rustix::process::{Pid, Signal, kill_process_group};
 use super::{interrupt::Interrupt, summary::Counts};
 use crate::localkube;
 
-/// For programs that clean up after themselves when told to end.
+/// The time for programs to clean up after SIGTERM.
 const GRACE: Duration = Duration::from_secs(15);
 
-/// Runs cargo, shows what it prints, and adds up the tests that it reports.
+/// Runs cargo, shows its output, and adds up the reported tests.
 pub fn cargo(
     args: &[&str],
     environment: &[(&'static str, OsString)],
@@ -32,7 +32,7 @@ pub fn cargo(
     run(command, interrupt, counts).with_context(|| format!("`cargo {}`", args.join(" ")))
 }
 
-/// As [`cargo`], with its errors in a file.
+/// Like [`cargo`], with its errors in a file.
 pub fn cargo_logged(
     args: &[&str],
     environment: &[(&'static str, OsString)],
@@ -47,8 +47,8 @@ pub fn cargo_logged(
 
 fn cargo_command(args: &[&str], environment: &[(&'static str, OsString)]) -> Command {
     let mut command = localkube::cargo();
-    // What cargo told us about this package. Build scripts that look at it would think that they
-    // are asked for another, and half of the workspace would be compiled anew.
+    // Cargo has set variables about this package. Build scripts that read them would see another package, and
+    // cargo would compile half of the workspace again.
     for (name, _) in env::vars_os() {
         if ["CARGO_PKG_", "CARGO_MANIFEST_"]
             .iter()
@@ -61,7 +61,7 @@ fn cargo_command(args: &[&str], environment: &[(&'static str, OsString)]) -> Com
     command
 }
 
-/// Another chore of this program, likewise.
+/// Runs another task of this program in the same way.
 pub fn xtask(args: &[&str], interrupt: &Interrupt) -> Result<()> {
     let mut command = Command::new(env::current_exe().context("find this program")?);
     command.args(args);
@@ -69,7 +69,7 @@ pub fn xtask(args: &[&str], interrupt: &Interrupt) -> Result<()> {
         .with_context(|| format!("`cargo xtask {}`", args.join(" ")))
 }
 
-/// Another program, likewise.
+/// Runs another program in the same way.
 pub fn program(command: Command, interrupt: &Interrupt) -> Result<()> {
     let what = command.get_program().to_string_lossy().into_owned();
     run(command, interrupt, &mut Counts::default()).with_context(|| format!("`{what}`"))
@@ -80,7 +80,7 @@ fn run(mut command: Command, interrupt: &Interrupt, counts: &mut Counts) -> Resu
     let mut child = command
         .stdin(Stdio::null())
         .stdout(Stdio::piped())
-        // A group of its own: so we can end it as a whole, and Ctrl-C reaches us first.
+        // A separate group, which can be ended as a whole, and Ctrl-C reaches this process first.
         .process_group(0)
         .spawn()
         .context("start it")?;
@@ -88,7 +88,7 @@ fn run(mut command: Command, interrupt: &Interrupt, counts: &mut Counts) -> Resu
     let group = i32::try_from(child.id()).ok().and_then(Pid::from_raw).context("it has a pid")?;
     let shown = thread::spawn(move || show(stdout));
     let status = wait(&mut child, group, interrupt);
-    // What it started and did not end, if it was killed, say. Mostly there is nothing.
+    // Processes that it started and did not end, for example because it was killed. Mostly there are none.
     kill_process_group(group, Signal::TERM).ok();
     *counts = shown.join().unwrap_or_default();
     let status = status?;

@@ -1,5 +1,5 @@
-//! What unit tests of `holdfast simulate` cannot show: how long a large drain takes, and what a browser
-//! makes of the page.
+//! Tests of `holdfast simulate` that unit tests cannot do: the time of a large drain, and the page in a
+//! browser.
 
 use std::{
     env, fs,
@@ -23,11 +23,11 @@ const NAMESPACES: usize = 25;
 
 impl Test<'_> {
     pub(super) fn simulate(&mut self) -> Result<()> {
-        // As people run it: without optimisation it takes minutes.
+        // Without optimisation it takes minutes.
         if !self.cargo("release", &["build", "--release", "--bin", "holdfast"], &[]) {
             return Ok(());
         }
-        // Beside the directory in which cargo has put this program.
+        // Beside the directory of this program.
         let own = env::current_exe().context("find the directory of programs")?;
         let target = own.parent().and_then(Path::parent).context("find the target directory")?;
         let (program, dir) = (target.join("release/holdfast"), target.join("simulate-test"));
@@ -44,7 +44,7 @@ impl Test<'_> {
     }
 }
 
-/// Drains 1,000 nodes of 50,000 pods and says how long that took.
+/// Drains 1,000 nodes of 50,000 pods and prints how long that took.
 fn large(holdfast: &Path, dir: &Path) -> Result<()> {
     fs::create_dir_all(dir).with_context(|| format!("create {}", dir.display()))?;
     let file = dir.join("large.json");
@@ -76,7 +76,7 @@ fn large(holdfast: &Path, dir: &Path) -> Result<()> {
     Ok(())
 }
 
-/// As many empty nodes as full ones, and jobs of gangs that are spread over neighbours.
+/// Returns as many empty nodes as full ones, and jobs of gangs on neighbouring nodes.
 fn cluster() -> Value {
     let mut items = Vec::new();
     for name in ["node", "spare"] {
@@ -107,7 +107,7 @@ fn cluster() -> Value {
                     "spec": {"schedulingPolicy": {"gang": {"minCount": PODS_PER_REPLICA}}}}));
             }
             metadata["name"] = json!(format!("{group}-{}", index % PODS_PER_REPLICA));
-            // Each node has pods of several replicas of a job, which have to wait for each other.
+            // Each node has pods of several replicas of a job, which must wait for each other.
             let node = (job * pods / PODS_PER_NODE + index % NODES_PER_JOB) % NODES;
             items.push(json!({"apiVersion": "v1", "kind": "Pod", "metadata": metadata,
                 "spec": {"nodeName": format!("node-{node}"), "schedulingGroup": {"podGroupName": group},
@@ -118,7 +118,7 @@ fn cluster() -> Value {
     json!({"apiVersion": "v1", "kind": "List", "items": items})
 }
 
-/// Lets a browser read the page and paint it, in light and in dark.
+/// Renders the page in a browser, in light and in dark colours.
 fn page(holdfast: &Path, browser: &Path, dir: &Path) -> Result<()> {
     fs::create_dir_all(dir).with_context(|| format!("create {}", dir.display()))?;
     let output = Command::new(holdfast)
@@ -145,7 +145,7 @@ fn page(holdfast: &Path, browser: &Path, dir: &Path) -> Result<()> {
         pictures.push(fs::read(&picture).with_context(|| format!("read {}", picture.display()))?);
         println!("painted {}", picture.display());
     }
-    // A page of one colour is a few kilobytes.
+    // The picture of an empty page has a few kilobytes.
     ensure!(pictures.iter().all(|picture| picture.len() > 20_000), "a picture is all but empty");
     ensure!(pictures[0] != pictures[1], "light and dark look the same");
     Ok(())
@@ -169,13 +169,13 @@ fn browse(browser: &Path, page: &Path, dir: &Path, what: &[&str]) -> Result<Vec<
     Ok(output.stdout)
 }
 
-/// A Chromium: one that is there, or one that apt-get can install.
+/// Returns a Chromium that is installed or that apt-get can install.
 fn browser() -> Option<PathBuf> {
     let names = ["chromium", "chromium-browser", "google-chrome", "google-chrome-stable"];
     tools::of_system(&names, &PACKAGES)
 }
 
-/// What drives it.
+/// Returns its driver.
 pub fn driver() -> Option<PathBuf> {
     tools::of_system(&["chromedriver"], &PACKAGES)
 }

@@ -39,7 +39,7 @@ pub enum Stage {
     Workflows,
 }
 
-/// How much is asked for. A level has all stages of the levels before it.
+/// The amount of tests. A level has all stages of the levels before it.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Level {
     /// `cargo xtask check`
@@ -51,7 +51,7 @@ pub enum Level {
 }
 
 impl Stage {
-    /// The least level that has this stage. No level has it if there is none.
+    /// Returns the first level with this stage, or None if no level has it.
     pub fn level(self) -> Option<Level> {
         match self {
             Self::Fmt | Self::Clippy | Self::Unit => Some(Level::Check),

@@ -1,4 +1,4 @@
-//! What became of each stage, and how long it took.
+//! Collects the result and the duration of each stage.
 
 use std::{
     fmt,
@@ -13,7 +13,7 @@ pub struct Summary {
     counts: Counts,
 }
 
-/// Tests, as libtest reports them.
+/// Numbers of tests, as libtest reports them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counts {
     passed: usize,
@@ -26,7 +26,7 @@ impl Summary {
         Self { began: Instant::now(), stages: Vec::new(), counts: Counts::default() }
     }
 
-    /// Runs a stage and notes how it went.
+    /// Runs a stage and records its result.
     pub fn time<T>(&mut self, stage: &'static str, run: impl FnOnce() -> Result<T>) -> Option<T> {
         println!("==> {stage}");
         let began = Instant::now();
@@ -41,7 +41,7 @@ impl Summary {
         }
     }
 
-    /// It says so, and counts: it has not passed.
+    /// Records a stage that was not run. It counts as not passed.
     pub fn not_run(&mut self, stage: &str, why: &str) {
         println!("==> {stage}: not run: {why}");
         self.counts.ignored += 1;
@@ -71,7 +71,7 @@ impl Summary {
 }
 
 impl Counts {
-    /// Adds what a line like `test result: ok. 3 passed; 0 failed; 1 ignored; ...` says.
+    /// Adds the numbers of a line like `test result: ok. 3 passed; 0 failed; 1 ignored; ...`.
     pub fn read(&mut self, line: &str) {
         let Some(result) = line.strip_prefix("test result: ") else { return };
         let words: Vec<&str> =

@@ -19,7 +19,7 @@ pub const DENY: Tool = Tool { name: "cargo-deny", version: "0.20.2", program: "c
 pub const TYPOS: Tool = Tool { name: "typos-cli", version: "1.52.0", program: "typos" };
 
 impl Test<'_> {
-    /// The environment in which a child finds this tool.
+    /// Returns the environment in which a child finds this tool.
     pub(super) fn tool(&mut self, tool: &'static Tool) -> Option<[(&'static str, OsString); 1]> {
         let interrupt = &self.interrupt;
         let path = self.summary.time(tool.program, || tool.path(interrupt));
@@ -28,8 +28,7 @@ impl Test<'_> {
 }
 
 impl Tool {
-    /// Builds it into `target/tools`, unless it is there or somebody has installed it: the `PATH` by which
-    /// cargo finds it.
+    /// Builds it into `target/tools`, unless it is there or installed. Returns the `PATH` for cargo.
     pub fn path(&self, interrupt: &Interrupt) -> Result<OsString> {
         let path = env::var_os("PATH").unwrap_or_default();
         if find(&[self.program]).is_some() {
@@ -48,7 +47,7 @@ impl Tool {
     }
 }
 
-/// The first of these programs that there is, or that apt-get can install.
+/// Returns the first of these programs that is installed or that apt-get can install.
 pub fn of_system(names: &[&str], packages: &[&str]) -> Option<PathBuf> {
     find(names).or_else(|| {
         println!("no {} here; try apt-get install {}", names[0], packages.join(" "));
@@ -59,7 +58,7 @@ pub fn of_system(names: &[&str], packages: &[&str]) -> Option<PathBuf> {
         };
         let install =
             [&["install", "--yes", "--quiet", "--no-install-recommends"], packages].concat();
-        // The lists of a new machine may be none, or old.
+        // A new machine may have no package lists, or old ones.
         if !apt(&install) && apt(&["update"]) {
             apt(&install);
         }

@@ -1,25 +1,25 @@
-//! The stages that need nothing but cargo.
+//! The stages that need only cargo.
 
 use std::ffi::OsString;
 
 use super::{Test, stage::Level};
 
-/// Of `cargo xtask check`: a part of the cases, so that the answer comes soon.
+/// For `cargo xtask check`: fewer cases, for a fast answer.
 const FEW: [(&str, &str); 3] =
     [("PROPTEST_CASES", "64"), ("HOLDFAST_SEEDS", "60"), ("HOLDFAST_FUZZ_SECONDS", "0.1")];
 
-/// Of `cargo xtask test --full`.
+/// For `cargo xtask test --full`.
 const MANY: [(&str, &str); 3] =
     [("PROPTEST_CASES", "20000"), ("HOLDFAST_SEEDS", "3000"), ("HOLDFAST_FUZZ_SECONDS", "20")];
 
-/// Engines with planted bugs are builds of their own, and fast ones, because the search takes many seeds.
+/// Engines with planted bugs are separate builds. They are optimised, because the search needs many seeds.
 const SIM: [&str; 4] =
     ["test", "--profile=sim", "--package=holdfast-sim", "--features=planted-bugs"];
 
 impl Test<'_> {
     pub(super) fn fmt(&mut self) {
         self.cargo("fmt", &["fmt", "--all", "--check"], &[]);
-        // A workspace of its own.
+        // A separate workspace.
         self.cargo("fmt", &["fmt", "--check", "--manifest-path=fuzz/Cargo.toml"], &[]);
     }
 
@@ -49,7 +49,7 @@ impl Test<'_> {
         let server =
             ["test", "--package=holdfast-server-sim", "--features=planted-bugs", "--test=planted"];
         self.cargo("planted", &server, &[]);
-        // Of the same build as the first.
+        // It uses the same build as the first.
         let explore = [&SIM[..], &["--test=explore"]].concat();
         let many = [("HOLDFAST_STATES", "10000000".into())];
         self.cargo("explore", &explore, if full { &many } else { &[] });

@@ -1,4 +1,4 @@
-//! An earlier revision beside this one, in both modes.
+//! Runs an earlier revision beside this one, in both modes.
 
 use anyhow::Result;
 

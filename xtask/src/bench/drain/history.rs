@@ -1,4 +1,4 @@
-//! What happened to the pods of a `LeaderWorkerSet`, write by write, and what it did to its groups.
+//! Records the changes of the pods of a `LeaderWorkerSet`, write by write, and their effect on its groups.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -26,7 +26,7 @@ pub struct History {
     server: Server,
     path: String,
     first: Vec<Value>,
-    /// Watch events after the list.
+    /// The watch events after the list.
     events: Arc<Mutex<Vec<Value>>>,
     socket: TcpStream,
     reader: JoinHandle<()>,
@@ -47,7 +47,7 @@ impl History {
         Ok(Self { server: server.clone(), path: path.to_owned(), first, events, socket, reader })
     }
 
-    /// Everything up to now.
+    /// Ends the watch and returns everything up to now.
     pub fn end(self) -> Result<Story> {
         until("the watch has told everything", || {
             let list = self.server.client().get(&self.path)?.ok()?.json();
@@ -74,7 +74,7 @@ fn read(connection: Connection, events: &Mutex<Vec<Value>>) {
     }
 }
 
-/// Pods as they were, and every change since.
+/// The pods at the begin, and every change since.
 pub struct Story {
     first: Vec<Value>,
     events: Vec<Value>,
@@ -118,20 +118,21 @@ impl Story {
     }
 }
 
-/// What a drain did to the groups.
+/// The effect of a drain on the groups.
 #[derive(Debug, Default)]
 pub struct Losses {
-    /// Groups with a pod on the nodes to drain.
+    /// The groups with a pod on the nodes to drain.
     concerned: BTreeSet<usize>,
-    /// How often a whole group stopped being whole.
+    /// How often each whole group stopped being whole.
     lost: BTreeMap<usize, usize>,
-    /// How many leaders came to each group.
+    /// The number of new leaders of each group.
     recreated: BTreeMap<usize, usize>,
     most_down: usize,
 }
 
 impl Losses {
-    /// What must not be: each group with a pod on the nodes is lost and recreated once, one at a time, and no other.
+    /// Returns what must not happen: each group with a pod on the nodes must be lost and recreated once, one
+    /// at a time, and no other group may be lost.
     pub fn unexpected(&self) -> Vec<String> {
         let mut unexpected = Vec::new();
         for group in 0..GROUPS {
@@ -179,7 +180,7 @@ impl fmt::Display for Losses {
     }
 }
 
-/// Whether a list has all pods of all groups, all of them healthy.
+/// Returns true if a list has all pods of all groups, all healthy.
 pub fn is_whole(list: &Value) -> bool {
     let pods = list["items"].as_array().map(Vec::as_slice).unwrap_or_default();
     pods.len() == GROUPS * SIZE && whole_groups(pods).len() == GROUPS
@@ -247,12 +248,12 @@ mod tests {
         let nodes = ["n-3".to_owned()];
         let story = Story { first: first.clone(), events: events.clone() };
         let losses = story.losses(&nodes);
-        // Both pods went one after the other, and the group came back in between.
+        // The two pods went one after the other, and the group recovered in between.
         assert_eq!((losses.most(), losses.most_recreated(), losses.most_down()), (2, 1, 1));
         assert_eq!(losses.concerned.len(), GROUPS);
         assert!(losses.unexpected().contains(&"group 2 was lost 2 times, not 1".to_owned()));
 
-        // Both at once, and the leader twice.
+        // Both pods at once, and the leader twice.
         events = [again(0, "a"), again(0, "b")].concat();
         events.insert(0, event("MODIFIED", &pod(2, 1, "old", true)));
         let losses = Story { first, events }.losses(&["elsewhere".to_owned()]);

@@ -55,10 +55,11 @@ const DRAINED: usize = 3;
 pub(super) const GROUPS: usize = 8;
 pub(super) const SIZE: usize = 4;
 
-/// No run of `holdfast drain` may take longer. A grant that no eviction uses would hold a run up for two minutes.
+/// The longest allowed run of `holdfast drain`. A grant that no eviction uses would delay a run by two
+/// minutes.
 const LONGEST: Duration = Duration::from_secs(20);
 
-/// A drain that takes longer has failed.
+/// A longer drain has failed.
 const TIMEOUT: &str = "--timeout=300s";
 
 #[derive(Debug, Clone, Copy)]
@@ -70,7 +71,7 @@ pub struct Runs {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Way {
     Holdfast(Mode),
-    /// By the same server in webhook mode.
+    /// With the same server in webhook mode.
     Kubectl,
 }
 
@@ -91,21 +92,21 @@ impl Way {
     }
 }
 
-/// One drain.
+/// The result of one drain.
 struct Drained {
     seconds: f64,
     losses: Losses,
 }
 
-/// Drains of one way.
+/// The drains of one kind.
 struct Series {
     way: Way,
     drained: Vec<Drained>,
-    /// What a run did that it must not do.
+    /// The wrong results of runs.
     wrong: Vec<String>,
 }
 
-/// Fails if a run of `holdfast drain` was too slow or lost a group twice, after all runs.
+/// Runs all drains. Then fails if a run of `holdfast drain` was too slow or lost a group twice.
 pub fn run(bench: &Bench, runs: Runs, results: &mut Results) -> Result<()> {
     create_nodes(bench)?;
     let mut series =
@@ -177,7 +178,7 @@ impl Series {
     }
 }
 
-/// A `LeaderWorkerSet` in a namespace of its own, and its budget.
+/// A `LeaderWorkerSet` in its own namespace, and its budget.
 struct Set<'b> {
     bench: &'b Bench,
     namespace: String,
@@ -254,7 +255,7 @@ impl Set<'_> {
         until("all groups are healthy", || Ok(history::is_whole(&self.pods()?)))
     }
 
-    /// The list.
+    /// Returns the list of pods.
     fn pods(&self) -> Result<Value> {
         Ok(self.bench.admin.client().get(&self.pod_path())?.ok()?.json())
     }
@@ -289,7 +290,8 @@ fn drained() -> Vec<String> {
     (0..DRAINED).map(node).collect()
 }
 
-/// Pods start at once, and take a second to end: `LeaderWorkerSet` overlooks pods that are gone in a moment.
+/// Returns the object. Pods start at once and take a second to end, because `LeaderWorkerSet` overlooks pods
+/// that are gone at once.
 fn leader_worker_set() -> Value {
     json!({
         "apiVersion": "leaderworkerset.x-k8s.io/v1",
