@@ -1,4 +1,4 @@
-//! Workloads that ask for pod groups, and the groups that they get.
+//! Workloads that ask for pod groups, and their groups.
 
 use std::collections::BTreeMap;
 
@@ -9,16 +9,16 @@ use crate::object::name;
 use crate::wait::until;
 use crate::world::{WORLD, World};
 
-/// On a workload or its namespace.
+/// The annotation on a workload or its namespace.
 pub const ASKS: &str = "holdfast.dev/pod-groups";
 
 const SLOT: &str = "holdfast.dev/slot";
 
-/// On a `StatefulSet`.
+/// The annotation on a `StatefulSet`.
 pub const GROUP_SIZE: &str = "holdfast.dev/group-size";
 
 impl World {
-    /// Pods of one CPU on this world's nodes, for a workload.
+    /// Returns the template of a pod of one CPU on this test's nodes.
     pub fn pod_template(&self) -> Value {
         json!({
             "metadata": {"labels": {"app": "job"}, "annotations": {"localkube/lingers": "1s"}},
@@ -34,7 +34,7 @@ impl World {
         })
     }
 
-    /// Indexed, so that it can be scaled, and asking.
+    /// Returns a Job that asks for groups. It is Indexed, so that it can be scaled.
     pub fn job(&self, name: &str, workers: usize) -> Value {
         let mut template = self.pod_template();
         template["spec"]["restartPolicy"] = json!("Never");
@@ -51,7 +51,7 @@ impl World {
         })
     }
 
-    /// Of this many Jobs with so many workers each, asking.
+    /// Returns a `JobSet` of `jobs` Jobs with `workers` workers each that asks for groups.
     pub fn job_set(&self, name: &str, jobs: usize, workers: usize) -> Value {
         json!({
             "apiVersion": "jobset.x-k8s.io/v1alpha2",
@@ -67,7 +67,8 @@ impl World {
         json!({"name": name, "replicas": jobs, "template": {"spec": template["spec"]}})
     }
 
-    /// With groups of so many consecutive ordinals, all of them created at once, and asking.
+    /// Returns a `StatefulSet` with groups of `group_size` consecutive ordinals that asks for groups. It
+    /// creates all pods at once.
     pub fn stateful_set(&self, name: &str, replicas: usize, group_size: usize) -> Value {
         json!({
             "apiVersion": "apps/v1",
@@ -85,7 +86,7 @@ impl World {
         })
     }
 
-    /// As the API server answers.
+    /// Creates the object and returns the answer of the API server.
     #[track_caller]
     pub fn try_create(&self, manifest: &Value) -> Answer {
         self.admin.post(&self.collection(manifest), manifest)
@@ -96,14 +97,14 @@ impl World {
         let _ = self.try_create(manifest).ok();
     }
 
-    /// A merge patch.
+    /// Applies a merge patch.
     #[track_caller]
     pub fn edit(&self, manifest: &Value, patch: &Value) {
         let path = format!("{}/{}", self.collection(manifest), name(manifest));
         let _ = self.admin.patch(&path, patch).ok();
     }
 
-    /// With all that it owns, as kubectl does.
+    /// Deletes the object with all its dependents, as kubectl does.
     #[track_caller]
     pub fn remove(&self, manifest: &Value) {
         let path = format!("{}/{}", self.collection(manifest), name(manifest));
@@ -116,7 +117,7 @@ impl World {
         self.path(&format!("apis/{}", text("apiVersion")), &plural, "")
     }
 
-    /// The groups of a workload by their slots, once they are so many and each has one of its own.
+    /// Waits until the workload has `n` groups, each with its own slot. Returns them by slot.
     #[track_caller]
     pub fn wait_groups(&self, owner: &str, n: usize) -> BTreeMap<String, Value> {
         until(&format!("{owner} has {n} groups"), || {
@@ -132,7 +133,7 @@ impl World {
         })
     }
 
-    /// Waits until neither groups nor Workloads are left.
+    /// Waits until no groups and no Workloads are left.
     #[track_caller]
     pub fn wait_no_groups(&self) {
         until("all groups are gone", || {
@@ -143,7 +144,7 @@ impl World {
     }
 }
 
-/// The name of what owns it, if anything does.
+/// Returns the name of the owner, or an empty text.
 pub fn controller(object: &Value) -> &str {
     let owners = object["metadata"]["ownerReferences"].as_array();
     let controller = owners.into_iter().flatten().find(|owner| owner["controller"] == true);

@@ -21,25 +21,25 @@ pub const LAG: Duration = Duration::from_secs(30);
 /// One write of one object.
 #[derive(Clone, Debug)]
 pub struct Write<'a> {
-    /// The revision of etcd.
+    /// The etcd revision of the write.
     pub version: u64,
-    /// Since the beginning of the test.
+    /// The time since the start of the test.
     pub at: Duration,
     pub gone: bool,
-    /// The last state of an object that is gone.
+    /// The object, or its last state if it was deleted.
     pub object: &'a Value,
 }
 
 #[derive(Debug, Default)]
 pub struct Audit {
     auditor: Auditor,
-    /// By version: when pods were lost lately.
+    /// The times of recent losses of pods, by version.
     lost: BTreeMap<u64, Duration>,
     fewest: BTreeMap<String, Fewest>,
     findings: Vec<(u64, Finding)>,
 }
 
-/// The moment at which a budget had least beyond what it desires.
+/// The time at which a budget had the fewest spare units.
 #[derive(Clone, Copy, Debug)]
 pub struct Fewest {
     pub healthy: i64,
@@ -48,7 +48,7 @@ pub struct Fewest {
 }
 
 impl Audit {
-    /// Objects that were there before the history begins.
+    /// Begins with the objects that existed before the history.
     pub fn of<'a>(objects: impl IntoIterator<Item = (u64, &'a Value)>) -> Self {
         let mut audit = Self::default();
         for (version, object) in objects {
@@ -82,7 +82,7 @@ impl Audit {
         self.auditor.state()
     }
 
-    /// S1, exact, and S3, each with the version of the write that broke the rule.
+    /// Returns the violations of S1 and S3, each with the version of the write that caused it.
     pub fn findings(&self) -> Vec<(u64, Finding)> {
         let unrecorded = self.auditor.unrecorded().into_iter().map(|finding| (0, finding));
         self.findings.iter().cloned().chain(unrecorded).collect()
@@ -92,18 +92,18 @@ impl Audit {
         &self.fewest
     }
 
-    /// How many pods evictions took.
+    /// Returns how many pods evictions removed.
     pub fn evicted(&self) -> usize {
         self.auditor.losses().count()
     }
 
-    /// L1: budgets whose status is not what the objects come to. For when nothing happens any more.
+    /// Returns the budgets whose status differs from a recount (L1). Call it when nothing changes any more.
     pub fn wrong_statuses(&self) -> Vec<Finding> {
         let budgets = self.state().budgets.values();
         budgets.filter_map(|budget| self.auditor.judge_status(budget)).collect()
     }
 
-    /// The grants on record, as the budget's and the pod's name.
+    /// Returns the recorded grants, as names of budget and pod.
     pub fn grants(&self) -> Vec<String> {
         let budgets = self.state().budgets.values();
         let of = |budget: &Budget| {
@@ -113,7 +113,7 @@ impl Audit {
         budgets.flat_map(|budget| of(budget)).collect()
     }
 
-    /// Whether the pod's replica counts as healthy in a budget that covers the pod, or the pod itself does.
+    /// Returns true if a budget that covers the pod counts its replica, or the pod itself, as healthy.
     fn was_healthy(&self, pod: &Pod) -> bool {
         let covering = self.auditor.covering(pod);
         let replica = named(pod);
@@ -146,7 +146,7 @@ impl fmt::Display for Fewest {
     }
 }
 
-/// How many units a budget with this spec has that are healthy, in a namespace with these objects.
+/// Returns how many healthy units a budget with this spec has in a namespace with these objects.
 pub fn healthy<'a>(objects: impl IntoIterator<Item = &'a Value>, budget: &Budget) -> usize {
     let mut state = State::default();
     for object in objects.into_iter().filter_map(|object| read(object, 0)) {
@@ -160,17 +160,17 @@ pub fn healthy_in(state: &State, budget: &Budget) -> usize {
     usize::try_from(count.healthy).unwrap_or_default()
 }
 
-/// Running, Ready, and not on its way out.
+/// Returns true if the pod is Running, Ready and not terminating.
 pub fn is_healthy(pod: &Value) -> bool {
     holdfast_audit::is_healthy(&every_replica(""), &json::pod(pod))
 }
 
-/// Counts the replicas of all pods of a namespace.
+/// Returns a budget that counts the replicas of all pods of a namespace.
 pub fn every_replica(namespace: &str) -> Budget {
     everything(namespace, "Workload")
 }
 
-/// Counts all pods of a namespace.
+/// Returns a budget that counts all pods of a namespace.
 pub fn every_pod(namespace: &str) -> Budget {
     everything(namespace, "Pod")
 }
@@ -182,7 +182,7 @@ fn everything(namespace: &str, scope: &str) -> Budget {
     }))
 }
 
-/// None if the auditor does not know the kind.
+/// Returns None if the auditor does not use the kind.
 pub fn read(object: &Value, version: u64) -> Option<Object> {
     let mut object = json::object(object)?;
     match &mut object {

@@ -1,4 +1,4 @@
-//! What a Service is on a cluster: one address, and behind it whichever instances are ready.
+//! Simulates a Service: one address in front of the ready instances.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
@@ -10,10 +10,10 @@ use tokio::task::JoinHandle;
 
 use crate::client::RUNTIME;
 
-/// On loopback a connection is made at once, or there is nobody.
+/// On loopback a connection succeeds at once, or no process listens.
 const CONNECT: Duration = Duration::from_millis(500);
 
-/// Of TCP connections: TLS is between the API server and the instance.
+/// Balances TCP connections. TLS is between the API server and the instance.
 #[derive(Debug)]
 pub struct Balancer {
     address: String,
@@ -37,7 +37,7 @@ impl Balancer {
         Self { address, backends, task }
     }
 
-    /// For `--advertise`.
+    /// Returns the URL for `--advertise`.
     pub fn url(&self) -> String {
         format!("https://{}/evict", self.address)
     }
@@ -46,7 +46,7 @@ impl Balancer {
         self.backends.addresses.lock().expect("not poisoned").push(address);
     }
 
-    /// No new connections from now on. Those that are open stay, as with a Service.
+    /// Stops new connections to this address. Open connections stay, as with a Service.
     pub fn remove(&self, address: &str) {
         self.backends.addresses.lock().expect("not poisoned").retain(|a| a != address);
     }
@@ -63,7 +63,7 @@ async fn accept(listener: TcpListener, backends: Arc<Backends>) {
         let backends = backends.clone();
         tokio::spawn(async move {
             if let Some(mut server) = backends.connect().await {
-                // However it ends, both sides notice.
+                // Both sides notice the end, however it happens.
                 let _ = copy_bidirectional(&mut client, &mut server).await;
             }
         });
@@ -71,7 +71,7 @@ async fn accept(listener: TcpListener, backends: Arc<Backends>) {
 }
 
 impl Backends {
-    /// The next in turn that accepts; none if none does.
+    /// Connects to the next instance in turn that accepts. Returns None if none accepts.
     async fn connect(&self) -> Option<TcpStream> {
         let addresses = self.addresses.lock().expect("not poisoned").clone();
         let first = self.next.fetch_add(1, Ordering::Relaxed);

@@ -1,4 +1,4 @@
-//! A real Chromium, driven as a person would: by `WebDriver`, through Debian's chromedriver.
+//! Drives a real Chromium as a user would, by `WebDriver` through Debian's chromedriver.
 
 use std::fs;
 use std::io::{BufRead, BufReader, Read, Write};
@@ -14,14 +14,14 @@ use crate::fixture::fixture;
 use crate::process::Process;
 use crate::wait::until;
 
-/// chromedriver is told here; `cargo xtask test` installs it.
+/// The path of chromedriver. `cargo xtask test` installs it.
 const DRIVER: &str = "HOLDFAST_CHROMEDRIVER";
 
 pub fn is_there() -> bool {
     std::env::var_os(DRIVER).is_some()
 }
 
-/// Ended with its browser when dropped.
+/// A session. Dropping it ends the browser too.
 #[derive(Debug)]
 pub struct Browser {
     _driver: Process,
@@ -29,7 +29,7 @@ pub struct Browser {
     session: String,
 }
 
-/// Keys as `WebDriver` knows them.
+/// Keys in the notation of `WebDriver`.
 pub const TAB: &str = "\u{E004}";
 pub const ENTER: &str = "\u{E007}";
 pub const ESCAPE: &str = "\u{E00C}";
@@ -61,7 +61,7 @@ impl Browser {
             "--disable-background-networking",
             "--disable-component-update",
             "--disable-sync",
-            // Whatever is not on this machine is not there.
+            // The browser must not reach other machines.
             "--host-resolver-rules=MAP * ~NOTFOUND, EXCLUDE 127.0.0.1",
             "--window-size=1500,1100",
             format!("--user-data-dir={}", profile.display()),
@@ -84,13 +84,13 @@ impl Browser {
         self.post("url", &json!({"url": url}));
     }
 
-    /// What the body of a function returns.
+    /// Runs the body of a function and returns its result.
     #[track_caller]
     pub fn run(&self, script: &str) -> Value {
         self.post("execute/sync", &json!({"script": script, "args": []}))
     }
 
-    /// Until a script returns this.
+    /// Waits until a script returns this value.
     #[track_caller]
     pub fn wait(&self, what: &str, script: &str, wanted: &Value) {
         until(what, || {
@@ -99,7 +99,7 @@ impl Browser {
         });
     }
 
-    /// Texts of all elements of a CSS selector.
+    /// Returns the texts of all elements that match a CSS selector.
     #[track_caller]
     pub fn texts(&self, selector: &str) -> Vec<String> {
         let all =
@@ -109,7 +109,7 @@ impl Browser {
         texts.map(|text| text.as_str().unwrap_or_default().to_owned()).collect()
     }
 
-    /// Until an element has this in its text; all of it.
+    /// Waits until an element has this in its text. Returns the whole text.
     #[track_caller]
     pub fn wait_text(&self, selector: &str, wanted: &str) -> String {
         until(&format!("{selector} says {wanted:?}"), || {
@@ -118,7 +118,7 @@ impl Browser {
         })
     }
 
-    /// Where it can be seen, with the mouse.
+    /// Clicks the element with the mouse.
     #[track_caller]
     pub fn click(&self, selector: &str) {
         let id = self.find(selector);
@@ -136,7 +136,7 @@ impl Browser {
         );
     }
 
-    /// To whatever has the focus.
+    /// Sends keys to the element with the focus.
     #[track_caller]
     pub fn press(&self, keys: &str) {
         let strokes = keys.chars().flat_map(|key| {
@@ -154,7 +154,7 @@ impl Browser {
         self.post("goog/cdp/execute", &json!({"cmd": command, "params": params}))
     }
 
-    /// What can be seen now, kept as `target/page-test/<name>.png`: its bytes.
+    /// Saves a picture of the page as `target/page-test/<name>.png` and returns its bytes.
     #[track_caller]
     pub fn picture(&self, name: &str) -> Vec<u8> {
         let shot = self.devtools("Page.captureScreenshot", &json!({"format": "png"}));
@@ -174,15 +174,15 @@ impl Browser {
 
 impl Drop for Browser {
     fn drop(&mut self) {
-        // Without it the driver would leave the browser behind.
+        // Otherwise the driver would not end the browser.
         let _ = try_call(&self.host, "DELETE", &format!("/session/{}", self.session), &json!({}));
     }
 }
 
-/// By this name `WebDriver` hands out elements.
+/// The name under which `WebDriver` returns elements.
 const ELEMENT: &str = "element-6066-11e4-a52e-4f735466cecf";
 
-/// Beside the program under test.
+/// Returns the directory for pictures, beside the program under test.
 fn pictures() -> PathBuf {
     let target = fixture().holdfast.parent().and_then(|debug| debug.parent());
     target.expect("programs are in a directory of target").join("page-test")
@@ -209,7 +209,7 @@ fn try_call(host: &str, method: &str, path: &str, body: &Value) -> Result<Value,
     if value["error"].is_string() { Err(value.to_string()) } else { Ok(value.clone()) }
 }
 
-/// The status and the body of what is answered to a request.
+/// Returns the status and the body of the answer to a request.
 pub fn exchange(host: &str, request: &str) -> std::io::Result<(u16, String)> {
     let mut stream = TcpStream::connect(host)?;
     stream.set_read_timeout(Some(Duration::from_mins(1)))?;

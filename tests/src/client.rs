@@ -1,4 +1,4 @@
-//! Plain blocking requests to the API server: method, path, JSON in, status code and JSON out.
+//! Simple blocking requests to the API server: method, path and JSON in, status code and JSON out.
 
 use std::path::Path;
 use std::sync::LazyLock;
@@ -20,7 +20,7 @@ const JSON: &str = "application/json";
 /// Evictions may wait ten seconds for the webhook, and the machine may be busy.
 const TIMEOUT: Duration = Duration::from_mins(1);
 
-/// The requests of all tests; the tests themselves have threads of their own.
+/// Runs the requests of all tests. The tests have their own threads.
 pub static RUNTIME: LazyLock<Runtime> = LazyLock::new(|| {
     let mut builder = tokio::runtime::Builder::new_multi_thread();
     builder.worker_threads(2).enable_all().build().expect("threads can be started")
@@ -36,7 +36,7 @@ pub struct Client {
 pub struct Answer {
     pub code: u16,
     pub headers: HeaderMap,
-    /// Null if it was no JSON.
+    /// Null if the body is not JSON.
     pub body: Value,
 }
 
@@ -45,7 +45,7 @@ impl Client {
         Self::connect(kubeconfig, None)
     }
 
-    /// A server that asks for no identity: etcd's gateway.
+    /// Connects to a server without authentication, such as etcd's gateway.
     pub fn plain(url: &str) -> Result<Self, String> {
         let url = url.parse().map_err(|e| format!("{url}: {e}"))?;
         let _guard = RUNTIME.enter();
@@ -55,13 +55,14 @@ impl Client {
         Ok(Self { client })
     }
 
-    /// Who says what it is to the audit log: it does what will be refused (xtask/src/test/rights.rs).
+    /// Connects as an identity that is marked in the audit log, because its requests will be refused
+    /// (xtask/src/test/rights.rs).
     pub fn intruder(kubeconfig: &Path) -> Result<Self, String> {
         Self::connect(kubeconfig, Some("holdfast-e2e-intruder"))
     }
 
     fn connect(kubeconfig: &Path, agent: Option<&'static str>) -> Result<Self, String> {
-        // The provider may have been chosen before.
+        // The provider may already be set.
         let _ = rustls::crypto::ring::default_provider().install_default();
         let failed = |e: &dyn std::fmt::Display| format!("{}: {e}", kubeconfig.display());
         let file = Kubeconfig::read_from(kubeconfig).map_err(|e| failed(&e))?;
@@ -69,7 +70,7 @@ impl Client {
         let config = kube::Config::from_custom_kubeconfig(file, &choice);
         let _guard = RUNTIME.enter();
         let mut config = RUNTIME.block_on(config).map_err(|e| failed(&e))?;
-        // A test wants to see the first answer.
+        // Tests must see the first answer.
         config.default_retry = false;
         let agent = agent.map(|agent| (header::USER_AGENT, HeaderValue::from_static(agent)));
         config.headers.extend(agent);
@@ -102,7 +103,7 @@ impl Client {
         self.call(Method::PATCH, path, JSON_PATCH, Some(body))
     }
 
-    /// On the server's side.
+    /// Server-side apply.
     #[track_caller]
     pub fn apply(&self, path: &str, body: &Value) -> Answer {
         self.call(Method::PATCH, &format!("{path}?fieldManager=e2e"), APPLY, Some(body))
@@ -113,18 +114,18 @@ impl Client {
         self.call(Method::DELETE, path, JSON, None)
     }
 
-    /// The objects of a list.
+    /// Returns the objects of a list.
     #[track_caller]
     pub fn list(&self, path: &str) -> Vec<Value> {
         items(self.get(path).ok().body)
     }
 
-    /// A watch, line by line.
+    /// Opens a watch and returns its lines.
     pub async fn stream(&self, path: &str) -> Result<impl AsyncBufRead + Unpin + use<>, String> {
         self.lines(request(Method::GET, path, JSON, None)).await
     }
 
-    /// As [`Self::stream`], for a watch that is asked for with a body.
+    /// Like [`Self::stream`], with a request body.
     pub async fn stream_post(
         &self,
         path: &str,
@@ -146,7 +147,7 @@ impl Client {
         Ok(data.map_err(std::io::Error::other).into_async_read())
     }
 
-    /// For servers that may be away or not answer: fails instead of panicking, within this time.
+    /// For servers that may be down or not answer: returns an error instead of panicking, within this time.
     pub fn attempt(
         &self,
         method: Method,
@@ -190,7 +191,7 @@ impl Answer {
         (200..300).contains(&self.code)
     }
 
-    /// Itself, if the request succeeded.
+    /// Returns itself if the request succeeded, else panics.
     #[track_caller]
     #[must_use]
     pub fn ok(self) -> Self {

@@ -7,8 +7,8 @@ use crate::fixture::fixture;
 use crate::process::Process;
 use crate::wait::until_within;
 
-/// Beyond this kubectl gives up by itself. In native mode the grant of an eviction by name can pass to the next pod of
-/// the name, and then holds a unit for up to 60 s (semantics 5.3).
+/// After this time kubectl gives up. In native mode the grant of an eviction by name can pass to the next pod
+/// of the name, and then use up a unit for up to 60 s (semantics 5.3).
 const TIMEOUT: &str = "--timeout=240s";
 
 const LIMIT: Duration = Duration::from_secs(250);
@@ -19,12 +19,12 @@ pub struct Drain {
 }
 
 impl Drain {
-    /// As the user who may drain nodes and nothing else.
+    /// Starts it as the user who may only drain nodes.
     pub fn start(node: &str, more: &[&str]) -> Self {
         let fixture = fixture();
         let mut command = Command::new(&fixture.kubectl);
         command
-            // The pods of tests are bare.
+            // The pods of tests have no controller.
             .args(["drain", node, "--force", "--ignore-daemonsets", TIMEOUT])
             .args(more)
             .env("KUBECONFIG", &fixture.drainer_kubeconfig)
@@ -37,7 +37,7 @@ impl Drain {
         self.process.output()
     }
 
-    /// Waits until the output holds this.
+    /// Waits until the output contains this text.
     #[track_caller]
     pub fn wait_for(&self, text: &str) {
         until_within(LIMIT, &format!("kubectl drain says {text:?}"), || {
@@ -50,7 +50,7 @@ impl Drain {
         self.process.ended().is_none()
     }
 
-    /// Its exit code and output.
+    /// Waits for its end. Returns exit code and output.
     #[track_caller]
     pub fn finish(mut self) -> (Option<i32>, String) {
         let status = self.process.wait(LIMIT);

@@ -1,4 +1,4 @@
-//! What there is on the cluster, to be compared with what there was.
+//! Lists all objects of the cluster, to compare the state before and after a test.
 
 use std::collections::BTreeSet;
 
@@ -6,8 +6,8 @@ use serde_json::Value;
 
 use crate::fixture::fixture;
 
-/// Every object that the API server can list, as `group/version/[namespace/]plural/name`. Not what
-/// comes and goes by itself.
+/// Returns every object that the API server can list, as `group/version/[namespace/]plural/name`. It leaves
+/// out objects that the control plane creates and deletes itself.
 pub fn everything() -> BTreeSet<String> {
     const FLEETING: [&str; 2] = ["events", "leases"];
     let admin = &fixture().admin;
@@ -18,7 +18,7 @@ pub fn everything() -> BTreeSet<String> {
     apis.push("/api/v1".to_owned());
     let mut all = BTreeSet::new();
     for api in apis {
-        // A group may vanish between the two requests.
+        // A group may disappear between the two requests.
         let resources = admin.get(&api).body["resources"].as_array().cloned().unwrap_or_default();
         for resource in resources {
             let name = resource["name"].as_str().unwrap_or_default();

@@ -1,4 +1,4 @@
-//! One eviction, and its answer.
+//! One eviction and its answer.
 
 use std::time::Duration;
 
@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 
 use crate::client::{Answer, Client};
 
-/// Upstream's sentence, which clients look for.
+/// The sentence of Kubernetes that clients search for.
 pub const CANNOT_EVICT: &str = "Cannot evict pod as it would violate the pod's disruption budget.";
 
 #[derive(Clone, Debug)]
@@ -21,7 +21,7 @@ pub struct Outcome {
     pub code: u16,
     pub reason: String,
     pub message: String,
-    /// Type and message of each.
+    /// Type and message of each cause.
     pub causes: Vec<(String, String)>,
     retry_after: bool,
 }
@@ -43,22 +43,22 @@ impl Eviction {
         self
     }
 
-    /// As `?dryRun=All`.
+    /// Sets dry run as `?dryRun=All`.
     #[must_use]
     pub fn dry_run_in_query(mut self) -> Self {
         self.query = "?dryRun=All";
         self
     }
 
-    /// As kubectl does.
+    /// Sets dry run in the body, as kubectl does.
     #[must_use]
     pub fn dry_run_in_body(mut self) -> Self {
         self.body["deleteOptions"]["dryRun"] = json!(["All"]);
         self
     }
 
-    /// Holdfast decides before the API server finds out that this does not hold: the grant is
-    /// recorded and the pod stays. To Holdfast that is an eviction in flight.
+    /// Adds a precondition that does not hold. Holdfast decides before the API server checks it, so the grant
+    /// is recorded and the pod stays. For Holdfast this is an eviction in flight.
     #[must_use]
     pub fn that_comes_to_nothing(mut self) -> Self {
         self.body["deleteOptions"]["preconditions"] = json!({"resourceVersion": "1"});
@@ -76,7 +76,7 @@ impl Eviction {
         Outcome::from(client.post(&self.path(namespace), &self.body))
     }
 
-    /// To an API server that may be away: fails if it does not answer within this time.
+    /// Sends it to an API server that may be down. Fails without an answer within this time.
     pub fn attempt(
         &self,
         client: &Client,
@@ -118,22 +118,22 @@ impl Outcome {
         assert!(self.is_evicted(), "not evicted: {self:#?}");
     }
 
-    /// Granted by Holdfast, then refused by the API server.
+    /// Checks that Holdfast granted it and the API server refused it.
     #[track_caller]
     pub fn assert_came_to_nothing(&self) {
         assert_eq!(self.code, 409, "{self:#?}");
         assert!(self.message.contains("precondition"), "{self:#?}");
     }
 
-    /// 429 in the form that clients understand (semantics 7), with all of these words in one cause
-    /// and, since kubectl drain prints nothing else, in the message too.
+    /// Checks for a 429 in the form that clients understand (semantics 7), with all of these words in one
+    /// cause. They must be in the message too, because kubectl drain prints nothing else.
     #[track_caller]
     pub fn assert_denied(&self, words: &[&str]) {
         assert!(self.message.contains(CANNOT_EVICT), "{self:#?}");
         self.assert_refused(words);
     }
 
-    /// As [`Self::assert_denied`], whatever was asked for.
+    /// Like [`Self::assert_denied`], for any operation.
     #[track_caller]
     pub fn assert_refused(&self, words: &[&str]) {
         assert_eq!((self.code, self.reason.as_str()), (429, "TooManyRequests"), "{self:#?}");

@@ -1,4 +1,4 @@
-//! The cluster that the tests run on, as the environment names it.
+//! The cluster for the tests, from environment variables.
 
 use std::env;
 use std::fs;
@@ -7,11 +7,11 @@ use std::sync::OnceLock;
 
 use crate::client::Client;
 
-/// How to run the tests, for whoever ran them without a cluster.
+/// Says how to run the tests, if they run without a cluster.
 pub const HOW_TO_RUN: &str = "`cargo xtask test` runs them on a control plane of their own, \
     `cargo xtask test --kubeconfig FILE` on a cluster that runs already";
 
-/// How Holdfast stands in front of the Eviction API.
+/// The mode of Holdfast.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Mode {
     Webhook,
@@ -26,7 +26,7 @@ impl Mode {
         }
     }
 
-    /// Of budgets.
+    /// Returns the API version of budgets.
     pub fn api_version(self) -> &'static str {
         match self {
             Self::Webhook => "policy.holdfast.dev/v1",
@@ -37,37 +37,37 @@ impl Mode {
 
 #[derive(Debug)]
 pub struct Fixture {
-    /// Everything.
+    /// May do everything.
     pub admin: Client,
-    /// Drains nodes.
+    /// May drain nodes.
     pub drainer: Client,
     pub admin_kubeconfig: PathBuf,
     pub drainer_kubeconfig: PathBuf,
-    /// Installs and runs Holdfast.
+    /// May install and run Holdfast.
     pub holdfast_kubeconfig: PathBuf,
     pub kubectl: PathBuf,
-    /// The program under test, and the mode it is tested in.
+    /// The program under test, and its mode.
     pub holdfast: PathBuf,
-    /// The same of an earlier revision, if there is one.
+    /// The program of an earlier revision, if there is one.
     previous: Option<PathBuf>,
     pub mode: Mode,
-    /// Logs and the files of processes.
+    /// The directory for logs and files of processes.
     pub dir: PathBuf,
 }
 
 static FIXTURE: OnceLock<Fixture> = OnceLock::new();
 
-/// The fixture of this run.
+/// Returns the fixture of this run.
 pub fn fixture() -> &'static Fixture {
     FIXTURE.get().expect("tests run after the suite has set up the fixture")
 }
 
-/// Whether the environment names a cluster at all.
+/// Returns true if the environment names a cluster.
 pub fn is_named() -> bool {
     env::var_os(LOCALKUBE_DIR).is_some() || env::var_os(KUBECONFIG).is_some()
 }
 
-/// Reads the environment and sees that all of it is there.
+/// Reads the environment and checks that it is complete.
 pub fn set_up() -> Result<(), String> {
     let fixture = Fixture::from_env()?;
     FIXTURE.get_or_init(|| fixture);
@@ -79,10 +79,10 @@ const KUBECONFIG: &str = "HOLDFAST_E2E_KUBECONFIG";
 const BIN: &str = "HOLDFAST_BIN";
 const PREVIOUS: &str = "HOLDFAST_PREVIOUS_BIN";
 const NATIVE: &str = "HOLDFAST_E2E_NATIVE";
-/// The most API servers that localkube runs.
+/// The largest number of API servers that localkube runs.
 const APISERVERS_MAX: usize = 9;
 
-/// In which Holdfast is tested.
+/// Returns the mode of Holdfast in this run.
 pub fn mode() -> Mode {
     if env::var_os(NATIVE).is_some() { Mode::Native } else { Mode::Webhook }
 }
@@ -97,7 +97,7 @@ impl Fixture {
         }
         let (dir, kubeconfigs) = match (env::var_os(KUBECONFIG), env::var_os(LOCALKUBE_DIR)) {
             (Some(kubeconfig), _) => {
-                // One identity for all: whoever may do everything.
+                // One identity for everything: a user who may do everything.
                 let kubeconfig = PathBuf::from(kubeconfig);
                 let dir = env::temp_dir().join(format!("holdfast-e2e-{}", std::process::id()));
                 (dir, [kubeconfig.clone(), kubeconfig.clone(), kubeconfig])
@@ -121,7 +121,7 @@ impl Fixture {
             admin_kubeconfig,
             drainer_kubeconfig,
             holdfast_kubeconfig,
-            // xtask puts localkube's on PATH.
+            // xtask puts localkube's kubectl on PATH.
             kubectl: PathBuf::from("kubectl"),
             holdfast,
             previous: env::var_os(PREVIOUS).map(PathBuf::from),
@@ -130,7 +130,7 @@ impl Fixture {
         })
     }
 
-    /// For tests in which two releases meet.
+    /// Returns the earlier program, for tests with two releases.
     pub fn previous(&self) -> Result<&Path, String> {
         let program = self.previous.as_deref().filter(|program| program.is_file());
         program.ok_or_else(|| {
@@ -142,14 +142,14 @@ impl Fixture {
         self.dir.join("logs").join(format!("{name}.log"))
     }
 
-    /// Removes the files of this run, where nobody else does.
+    /// Removes the files of this run, unless the caller does.
     pub fn clean_up(&self) {
         if env::var_os(KUBECONFIG).is_some() {
             let _ = fs::remove_dir_all(&self.dir);
         }
     }
 
-    /// The kubeconfig of this user for one of localkube's API servers, counted from 0.
+    /// Returns the kubeconfig of this user for one of localkube's API servers, counted from 0.
     pub fn kubeconfig_of(&self, user: &str, apiserver: usize) -> PathBuf {
         let mut path = self.dir.join("kubeconfigs");
         if apiserver > 0 {
@@ -158,7 +158,7 @@ impl Fixture {
         path.join(format!("{user}.kubeconfig"))
     }
 
-    /// How many API servers localkube runs.
+    /// Returns how many API servers localkube runs.
     pub fn apiservers(&self) -> usize {
         (0..APISERVERS_MAX).take_while(|n| self.kubeconfig_of("admin", *n).exists()).count()
     }
@@ -171,7 +171,7 @@ impl Fixture {
         self.admin.get("/apis/jobset.x-k8s.io/v1alpha2").is_success()
     }
 
-    /// Whether kube-scheduler starts gangs whole, or Holdfast has to.
+    /// Returns true if kube-scheduler starts gangs. Otherwise Holdfast does.
     pub fn has_pod_groups(&self) -> bool {
         static KNOWN: OnceLock<bool> = OnceLock::new();
         let ask = || self.admin.get("/apis/scheduling.k8s.io/v1beta1").is_success();
@@ -182,12 +182,12 @@ impl Fixture {
         env::var_os(KUBECONFIG).is_none()
     }
 
-    /// Where localkube puts the descheduler if asked to.
+    /// Returns the path at which localkube puts the descheduler.
     pub fn descheduler(&self) -> PathBuf {
         self.dir.join("descheduler")
     }
 
-    /// Whether nodes are played on this cluster: whether one that a test creates turns Ready.
+    /// Returns true if nodes are simulated on this cluster: a node that a test creates becomes Ready.
     pub fn plays_nodes(&self) -> bool {
         crate::world::World::try_node(self)
     }

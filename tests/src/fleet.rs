@@ -11,7 +11,7 @@ use crate::wait::until;
 #[derive(Debug)]
 pub struct Fleet {
     name: &'static str,
-    /// What is started next.
+    /// The program to start next.
     pub program: PathBuf,
     balancer: Balancer,
     started: AtomicUsize,
@@ -20,7 +20,7 @@ pub struct Fleet {
 }
 
 impl Fleet {
-    /// All at once, on a cluster where nothing is installed or everything.
+    /// Starts all instances at once, on a cluster where nothing or everything is installed.
     pub fn start(name: &'static str, size: usize) -> Self {
         Self::start_with(name, size, &[])
     }
@@ -29,7 +29,7 @@ impl Fleet {
         Self::start_of(&fixture().holdfast, name, size, flags)
     }
 
-    /// Of this release.
+    /// Starts instances of this program.
     pub fn start_of(program: &Path, name: &'static str, size: usize, flags: &[&str]) -> Self {
         let balancer = Balancer::start();
         let mut flags: Vec<String> = flags.iter().map(|&flag| flag.to_owned()).collect();
@@ -44,7 +44,7 @@ impl Fleet {
         fleet
     }
 
-    /// Ready, and asked in its turn.
+    /// Starts one more instance, waits until it is ready, and adds it to the balancer.
     pub fn start_one(&self) -> Server {
         let n = self.started.fetch_add(1, Ordering::Relaxed);
         let name = format!("{}-{n}", self.name);
@@ -55,14 +55,14 @@ impl Fleet {
         server
     }
 
-    /// As a Deployment does: the new one is there before the old one goes.
+    /// Replaces an instance as a Deployment does: the new one is ready before the old one ends.
     pub fn replace(&mut self, i: usize) {
         let new = self.start_one();
         let old = std::mem::replace(&mut self.servers[i], new);
         self.retire(old);
     }
 
-    /// In good order: first nobody calls it any more, then it is told to end.
+    /// Ends an instance in order: first the balancer stops using it, then it gets SIGTERM.
     pub fn retire(&self, mut server: Server) {
         self.balancer.remove(&server.webhook());
         server.terminate();
@@ -74,8 +74,7 @@ impl Fleet {
         self.balancer.remove(&server.webhook());
     }
 
-    /// It hears and says nothing, and its connections stay. Whether it is still asked is up to the
-    /// caller: nobody notices at once.
+    /// Pauses an instance. Its connections stay open. The caller decides whether the balancer still uses it.
     pub fn pause(&self, i: usize, still_asked: bool) {
         if !still_asked {
             self.balancer.remove(&self.servers[i].webhook());
@@ -90,7 +89,7 @@ impl Fleet {
         self.servers[i].resume();
     }
 
-    /// Which of those that run leads, once one does.
+    /// Waits until one of the running instances leads. Returns its index.
     pub fn leader(&self, but: Option<usize>) -> usize {
         until("an instance leads", || {
             let running = (0..self.servers.len()).filter(|i| Some(*i) != but);
@@ -100,12 +99,12 @@ impl Fleet {
         })
     }
 
-    /// Of all instances together.
+    /// Returns the sum of a metric over all instances.
     pub fn metric(&self, name: &str) -> f64 {
         self.metric_but(name, None)
     }
 
-    /// Of all but one, which does not answer.
+    /// Returns the sum over all instances except one that does not answer.
     pub fn metric_but(&self, name: &str, but: Option<usize>) -> f64 {
         let asked = self.servers.iter().enumerate().filter(|(i, _)| Some(*i) != but);
         asked.filter_map(|(_, server)| server.metric(name)).sum()

@@ -1,4 +1,4 @@
-//! Groups of pods that start together. The same objects in two shapes, of which a cluster has one.
+//! Groups of pods that start together. The same objects in two shapes. A cluster has one of them.
 
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
@@ -11,12 +11,12 @@ use crate::pod::Pod;
 use crate::wait::until;
 use crate::world::{World, condition};
 
-/// Who starts gangs whole.
+/// The program that starts gangs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Shape {
-    /// kube-scheduler, by the `PodGroups` of Kubernetes.
+    /// kube-scheduler, with the `PodGroups` of Kubernetes.
     Kubernetes,
-    /// Holdfast, by its own.
+    /// Holdfast, with its own `PodGroups`.
     Holdfast,
 }
 
@@ -25,7 +25,7 @@ impl Shape {
         if fixture().has_pod_groups() { Self::Kubernetes } else { Self::Holdfast }
     }
 
-    /// Of `holdfast manifests`.
+    /// Returns the flag of `holdfast manifests`.
     pub fn flag(self) -> &'static str {
         match self {
             Self::Kubernetes => "--pod-groups=kubernetes",
@@ -33,7 +33,7 @@ impl Shape {
         }
     }
 
-    /// Of `PodGroups` and Workloads.
+    /// Returns the API of `PodGroups` and Workloads.
     pub fn api(self) -> &'static str {
         match self {
             Self::Kubernetes => "scheduling.k8s.io/v1beta1",
@@ -41,7 +41,7 @@ impl Shape {
         }
     }
 
-    /// The spec of a group by a template of a Workload, whose policy this is.
+    /// Returns the spec of a group that refers to a template of a Workload with this policy.
     pub fn group_of(self, workload: &str, template: &str, policy: &Value) -> Value {
         match self {
             Self::Kubernetes => json!({
@@ -54,7 +54,7 @@ impl Shape {
         }
     }
 
-    /// Says in a pod, or in the template of one, that it is of this group.
+    /// Sets the group of a pod or of a pod template.
     pub fn put(self, pod: &mut Value, group: &str) {
         match self {
             Self::Kubernetes => {
@@ -66,7 +66,7 @@ impl Shape {
         }
     }
 
-    /// The condition that tells whether the gang has started, and its reason if it has.
+    /// Returns the condition that shows whether the gang has started, and its reason if it has.
     fn started(self) -> (&'static str, &'static str) {
         match self {
             Self::Kubernetes => ("PodGroupInitiallyScheduled", "Scheduled"),
@@ -83,15 +83,15 @@ pub fn basic() -> Value {
     json!({"basic": {}})
 }
 
-/// The template of every Workload that a test makes by hand.
+/// The template of every Workload that a test creates itself.
 const TEMPLATE: &str = "worker";
 
-/// How long nothing has to happen to be taken for nothing at all.
+/// If nothing happens for this time, the test assumes that nothing will happen.
 const CALM: Duration = Duration::from_secs(3);
 
-/// By hand, as a controller that brings its own groups would.
+/// Creates groups as a controller with its own groups would.
 impl World {
-    /// Of one, or of all if it has no name.
+    /// Returns the path of one group, or of all if the name is empty.
     pub fn pod_group_path(&self, name: &str) -> String {
         self.path(&format!("apis/{}", Shape::of_cluster().api()), "podgroups", name)
     }
@@ -100,7 +100,7 @@ impl World {
         self.path(&format!("apis/{}", Shape::of_cluster().api()), "workloads", name)
     }
 
-    /// A `PodGroup` of this name, and its Workload.
+    /// Creates a `PodGroup` of this name and its Workload.
     #[track_caller]
     pub fn pod_group(&self, name: &str, policy: &Value) {
         self.workload(name, policy);
@@ -118,7 +118,7 @@ impl World {
         let _ = self.admin.post(&self.workload_path(""), &manifest).ok();
     }
 
-    /// Without its Workload. Only Holdfast looks there for the policy.
+    /// Creates the group without its Workload. Only Holdfast reads the policy from the Workload.
     #[track_caller]
     pub fn pod_group_alone(&self, name: &str, policy: &Value) {
         let shape = Shape::of_cluster();
@@ -132,7 +132,7 @@ impl World {
         let _ = self.admin.post(&self.pod_group_path(""), &manifest).ok();
     }
 
-    /// Where the policy is that the gang starts by.
+    /// Changes minCount in the object from which the gang is started.
     #[track_caller]
     pub fn set_min_count(&self, group: &str, min_count: usize) {
         let (path, at) = match Shape::of_cluster() {
@@ -146,7 +146,7 @@ impl World {
         let _ = self.admin.json_patch(&path, &patch).ok();
     }
 
-    /// Pods `<group>-<i>` of one CPU each.
+    /// Creates pods `<group>-<i>` of one CPU each.
     #[track_caller]
     pub fn members(&self, group: &str, which: impl IntoIterator<Item = usize>) {
         for i in which {
@@ -166,14 +166,14 @@ impl World {
     }
 }
 
-/// What became of it.
+/// Reads the state of groups.
 impl World {
     #[track_caller]
     pub fn all_pods(&self) -> Vec<Value> {
         self.admin.list(&self.path("api/v1", "pods", ""))
     }
 
-    /// Those that are not on their way out, in order of their names.
+    /// Returns the groups that are not terminating, in the order of their names.
     #[track_caller]
     pub fn pod_groups(&self) -> Vec<Value> {
         let mut groups = self.admin.list(&self.pod_group_path(""));
@@ -181,7 +181,7 @@ impl World {
         groups
     }
 
-    /// How many pods of each group are on a node, of groups that have pods.
+    /// Returns how many pods of each group are on a node, for groups with pods.
     #[track_caller]
     pub fn bound(&self) -> BTreeMap<String, usize> {
         let mut bound = BTreeMap::new();
@@ -192,7 +192,8 @@ impl World {
         bound
     }
 
-    /// Waits until so many pods of the group are on nodes, and for a while that there are no more.
+    /// Waits until this many pods of the group are on nodes. Then checks for some time that there are no
+    /// more.
     #[track_caller]
     pub fn wait_bound(&self, group: &str, pods: usize) {
         until(&format!("{pods} pods of {group} are on nodes"), || {
@@ -201,7 +202,7 @@ impl World {
         });
     }
 
-    /// That for a while not one of them goes to a node, or one more than these.
+    /// Checks for some time that exactly this many pods of the group are on nodes.
     #[track_caller]
     pub fn stays_bound(&self, group: &str, pods: usize) {
         let began = Instant::now();
@@ -217,7 +218,7 @@ impl World {
         self.stays_bound(group, 0);
     }
 
-    /// Waits until the group says that its gang has started.
+    /// Waits until the status of the group shows that its gang has started.
     #[track_caller]
     pub fn wait_started(&self, group: &str, pods: usize) {
         let shape = Shape::of_cluster();
@@ -225,13 +226,13 @@ impl World {
         until(&format!("{group} says that it has started"), || {
             let status = self.pod_group_status(group);
             let started = condition(&status, kind) == Some(("True".to_owned(), reason.to_owned()));
-            // Kubernetes does not count.
+            // The controller of Kubernetes does not write this number.
             let counted = shape == Shape::Kubernetes || status["scheduledPods"] == pods;
             if started && counted { Ok(()) } else { Err(format!("{status:#}")) }
         });
     }
 
-    /// Waits until the group says that there is no room for it.
+    /// Waits until the status of the group shows that there is no room for it.
     #[track_caller]
     pub fn wait_unschedulable(&self, group: &str) {
         let (kind, _) = Shape::of_cluster().started();
@@ -247,7 +248,7 @@ impl World {
         self.admin.get(&self.pod_group_path(name)).ok().body["status"].take()
     }
 
-    /// With what the pods and groups say.
+    /// Returns the numbers together with the state of pods and groups, for a failure.
     fn told(&self, bound: &BTreeMap<String, usize>) -> String {
         let pod = |pod: &Value| {
             let told = condition(&pod["status"], "PodScheduled");
@@ -261,7 +262,7 @@ impl World {
     }
 }
 
-/// The name of the Workload that comes with a group made by hand.
+/// Returns the name of the Workload of a group that a test creates.
 pub fn workload_of(group: &str) -> String {
     format!("{group}-workload")
 }

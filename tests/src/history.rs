@@ -1,4 +1,4 @@
-//! All that happened to some objects, in the order in which the API server wrote it.
+//! Records all changes of some objects, in the order of the API server's writes.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -16,17 +16,17 @@ use crate::wait::until;
 /// One write.
 #[derive(Clone, Debug)]
 pub struct Event {
-    /// One sequence for objects of all kinds: they are in one etcd.
+    /// The resource version. Objects of all kinds are in one etcd, so all versions are in one order.
     pub version: u64,
-    /// When the watch told of it.
+    /// The time when the watch delivered it.
     pub seen: Instant,
-    /// The collection's path.
+    /// The path of the collection.
     pub path: String,
     pub gone: bool,
     pub object: Value,
 }
 
-/// Watches until [`History::end`].
+/// Watches objects until [`History::end`].
 #[derive(Debug)]
 pub struct History {
     client: Client,
@@ -50,7 +50,7 @@ impl History {
         Self { client: client.clone(), collections, stop }
     }
 
-    /// Everything up to now.
+    /// Ends the watch and returns all events.
     #[track_caller]
     pub fn end(mut self) -> Vec<Event> {
         for collection in &self.collections {
@@ -104,7 +104,7 @@ impl Collection {
         Self { path: path.to_owned(), events, thread: Some(thread) }
     }
 
-    /// What is there at the end of the events, as [`versions`] has it.
+    /// Returns the objects at the end of the events, in the form of [`versions`].
     fn present(&self) -> BTreeMap<String, String> {
         let mut present = BTreeMap::new();
         for event in self.events.lock().expect("not poisoned").iter() {

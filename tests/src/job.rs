@@ -1,6 +1,5 @@
-//! Replicas under several budgets, with somebody who puts new pods in the place of evicted ones, as a
-//! controller would. Under new names: kwok deletes by name alone, and late, so that a successor of the
-//! same name would be lost to it.
+//! Replicas under several budgets. The test replaces evicted pods, as a controller would. It uses new names,
+//! because kwok deletes by name and late, and would delete a successor of the same name.
 
 use std::collections::BTreeMap;
 use std::sync::Mutex;
@@ -19,11 +18,11 @@ const BUDGETS: &str = "apis/policy.holdfast.dev/v1";
 #[derive(Debug)]
 pub struct Shape {
     pub budgets: usize,
-    /// Of each budget.
+    /// The number of replicas under each budget.
     pub replicas: usize,
     pub pods: usize,
     pub min_count: usize,
-    /// Of each budget.
+    /// The threshold of each budget.
     pub min_available: usize,
 }
 
@@ -34,14 +33,14 @@ pub struct Job {
     places: Mutex<Vec<Place>>,
 }
 
-/// Where a pod belongs.
+/// The place of a pod in its replica.
 #[derive(Clone, Debug)]
 struct Place {
     name: String,
     group: String,
     budget: String,
     node: String,
-    /// How many pods were there before this one.
+    /// The number of earlier pods in this place.
     generation: usize,
 }
 
@@ -85,7 +84,7 @@ impl Job {
         job
     }
 
-    /// Until `stop`.
+    /// Replaces evicted pods until `stop` is set.
     pub fn keep_bringing_back(&self, stop: &AtomicBool) {
         while !stop.load(Ordering::Relaxed) {
             self.bring_back();
@@ -93,7 +92,7 @@ impl Job {
         }
     }
 
-    /// The names of the pods that should be there.
+    /// Returns the names of the pods that should exist.
     pub fn names(&self) -> Vec<String> {
         self.pods().iter().map(|pod| pod.name().to_owned()).collect()
     }
@@ -102,7 +101,7 @@ impl Job {
         self.places.lock().expect("not poisoned").iter().map(Place::pod).collect()
     }
 
-    /// New pods for the places of those that are gone.
+    /// Creates pods in the places of those that are gone.
     fn bring_back(&self) {
         let there = self.by_name();
         let mut new = Vec::new();
@@ -115,7 +114,7 @@ impl Job {
         self.world.pods_at_once(&new);
     }
 
-    /// Every pod is there and healthy.
+    /// Waits until every pod exists and is healthy.
     #[track_caller]
     pub fn wait_whole(&self) {
         until_within(Duration::from_mins(2), "every pod is there and Ready", || {
@@ -125,13 +124,13 @@ impl Job {
         });
     }
 
-    /// Follows the replicas of every budget, and counts those of the one that has fewest.
+    /// Observes the replicas of every budget. The budget with the fewest counts.
     pub fn observe(&self) -> Observer {
         let budgets = self.budgets();
         self.world.observe_budgets(budgets.iter().map(holdfast_audit::json::budget).collect())
     }
 
-    /// No budget was ever below what it asks for; the fewest that any of them had.
+    /// Checks that no budget was ever below its threshold. Returns the lowest number of any budget.
     #[track_caller]
     pub fn assert_never_below(&self, observer: &Observer) -> usize {
         let (least, needed) = (observer.least(), self.shape.min_available);
@@ -139,16 +138,16 @@ impl Job {
         least
     }
 
-    /// All grants that the budgets record now, by pod.
+    /// Returns all grants that the budgets record now, by pod.
     pub fn grants(&self) -> Vec<String> {
         let budgets = self.budgets();
         let all = budgets.iter().flat_map(|budget| grants(&budget["status"]));
         all.map(|(pod, _)| pod).collect()
     }
 
-    /// Every status says what the pods show, and no grant is left but such as are for pods that are gone:
-    /// for all that Holdfast knows those evictions are under way, so they stay until they expire. For
-    /// when nothing happens any more.
+    /// Waits until every status agrees with the pods, and only grants of pods that are gone are left.
+    /// Holdfast cannot know that those evictions have ended, so these grants stay until they expire. Call it
+    /// when nothing changes any more.
     #[track_caller]
     pub fn wait_status_is_true(&self, limit: Duration) {
         let count = |n: usize| i64::try_from(n).expect("few");
@@ -181,7 +180,7 @@ impl Job {
         });
     }
 
-    /// No budget is left of earlier tests, whose namespaces take a while to go.
+    /// Waits until the budgets of earlier tests are gone. Their namespaces take some time to terminate.
     #[track_caller]
     pub fn wait_alone(&self) {
         until_within(Duration::from_mins(1), "the budgets of earlier tests are gone", || {
@@ -190,7 +189,7 @@ impl Job {
         });
     }
 
-    /// The resourceVersion of each budget: what changes with every write.
+    /// Returns the resourceVersion of each budget, which changes with every write.
     pub fn versions(&self) -> Vec<String> {
         let version = |budget: &Value| budget["metadata"]["resourceVersion"].to_string();
         self.budgets().iter().map(version).collect()
@@ -212,7 +211,7 @@ impl Job {
 }
 
 impl Drop for Job {
-    /// At once, and not when the namespace goes: until then they would be written.
+    /// Deletes the budgets at once. Otherwise Holdfast would write them until the namespace is gone.
     fn drop(&mut self) {
         self.world.admin.delete(&self.budgets_path());
     }

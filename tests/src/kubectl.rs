@@ -4,7 +4,7 @@ use std::process::Command;
 
 use crate::fixture::fixture;
 
-/// Its exit code, and all that it printed.
+/// Returns exit code and output.
 #[track_caller]
 pub fn kubectl(namespace: &str, args: &[&str]) -> (i32, String) {
     let fixture = fixture();

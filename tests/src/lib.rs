@@ -1,30 +1,30 @@
-//! What the end-to-end tests share.
+//! Shared code of the end-to-end tests.
 //!
 //! ```text
-//! fixture   a cluster, named by the environment, and how to be somebody on it
+//! fixture   a cluster from environment variables, and its users
 //!    |
 //!  client   plain blocking requests as one user
 //!    |
 //!  world    a namespace and nodes of one test: groups, pods, budgets
 //!    |-- evict    one eviction and its answer
-//!    |-- unavailable  PodUnavailableBudgets, and what they guard pods from
+//!    |-- unavailable  PodUnavailableBudgets, and the operations from which they protect
 //!    |-- gang     groups of pods that start together
 //!    |-- asking   workloads that ask for such groups
 //!    |-- drain    a real kubectl drain
 //!    |-- audit    healthy replicas and broken budgets, by the auditor; `observer` keeps the fewest
-//!    |-- history  all that happened to some objects, in the API server's order
-//!    |-- lws      a LeaderWorkerSet, and its groups as its history shows them
-//!    '-- job      replicas under several budgets that are brought back; `load` evicts them all the time
+//!    |-- history  all changes of some objects, in the API server's order
+//!    |-- lws      a LeaderWorkerSet, and the history of its groups
+//!    '-- job      replicas under several budgets that the test replaces; `load` evicts them all the time
 //!
 //! localkube programs of the control plane, restarted
 //! server    the `holdfast serve` process; `balancer` stands before several of them, which make a `fleet`; `printed`
-//!           is one with the rights of `holdfast manifests` alone
+//!           is one with only the rights of `holdfast manifests`
 //! everything  all objects of the cluster, before and after
-//! browser   a real Chromium, for the page that it serves
-//! suite     runs tests, or says why it cannot
+//! browser   a real Chromium, for the web page
+//! suite     runs tests, or reports why it cannot
 //! ```
 //!
-//! Helpers panic with what they saw: a test that cannot go on has failed.
+//! Helpers panic with the observed state: a test that cannot continue has failed.
 
 pub mod asking;
 pub mod audit;
@@ -57,7 +57,7 @@ pub mod wait;
 pub mod why;
 pub mod world;
 
-/// A command of the program under test, as the administrator: its exit code, and what it printed.
+/// Runs a command of the program under test as the administrator. Returns exit code and output.
 pub fn holdfast(args: &[&str]) -> (Option<i32>, String) {
     let output = std::process::Command::new(&fixture::fixture().holdfast)
         .args(args)

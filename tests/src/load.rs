@@ -1,4 +1,4 @@
-//! Clients that evict whatever they find, all the time.
+//! Clients that evict pods all the time.
 
 use std::collections::BTreeMap;
 use std::sync::Mutex;
@@ -13,13 +13,13 @@ use crate::wait::SetWhenDropped;
 use holdfast_sim::Random;
 use serde_json::Value;
 
-/// Answers by status code, and what was evicted.
+/// Counts answers by status code, and records the evicted pods.
 #[derive(Debug, Default)]
 pub struct Tally {
     codes: Mutex<BTreeMap<u16, usize>>,
-    /// Name and uid.
+    /// Name and uid of each evicted pod.
     evicted: Mutex<Vec<(String, String)>>,
-    /// Of answers that are neither 201 nor 429, one of each code.
+    /// One answer of each code other than 201 and 429.
     examples: Mutex<BTreeMap<u16, String>>,
 }
 
@@ -28,7 +28,7 @@ impl Tally {
         self.codes.lock().expect("not poisoned").get(&code).copied().unwrap_or_default()
     }
 
-    /// That there was no other answer.
+    /// Checks that there were only answers with these codes.
     #[track_caller]
     pub fn assert_only(&self, codes: &[u16]) {
         let known =
@@ -51,7 +51,7 @@ impl std::fmt::Display for Tally {
     }
 }
 
-/// Does `meanwhile` while so many clients evict and what they evict is brought back.
+/// Runs `meanwhile` while `clients` clients evict pods and the test replaces them.
 pub fn under_load(job: &Job, clients: usize, meanwhile: impl FnOnce()) -> Tally {
     let (tally, stop) = (Tally::default(), AtomicBool::new(false));
     std::thread::scope(|scope| {
@@ -67,7 +67,7 @@ pub fn under_load(job: &Job, clients: usize, meanwhile: impl FnOnce()) -> Tally 
     tally
 }
 
-/// One client, until `stop`. Every second one names the uid, as careful clients do; kubectl does not.
+/// Runs one client until `stop` is set. Every second client sends the uid. kubectl does not.
 fn evict_all_the_time(job: &Job, tally: &Tally, number: usize, stop: &AtomicBool) {
     let client = Client::new(&fixture().drainer_kubeconfig).expect("the kubeconfig is in use");
     let mut random = Random::new(number as u64 + 1);
@@ -82,7 +82,7 @@ fn evict_all_the_time(job: &Job, tally: &Tally, number: usize, stop: &AtomicBool
         let outcome = eviction.send(&client, &job.world.namespace);
         *tally.codes.lock().expect("not poisoned").entry(outcome.code).or_default() += 1;
         match outcome.code {
-            // Without the precondition it may have hit the successor: nothing is known of its uid.
+            // Without the precondition it may have evicted the successor, so the uid is unknown.
             201 if number.is_multiple_of(2) => {
                 tally.evicted.lock().expect("not poisoned").push((name.clone(), uid.to_owned()));
             }
@@ -96,7 +96,7 @@ fn evict_all_the_time(job: &Job, tally: &Tally, number: usize, stop: &AtomicBool
     }
 }
 
-/// The uid that the API server has for this pod now.
+/// Returns the present uid of this pod at the API server.
 pub fn uid_of(pods: &BTreeMap<String, Value>, name: &str) -> Option<String> {
     pods.get(name)?["metadata"]["uid"].as_str().map(str::to_owned)
 }

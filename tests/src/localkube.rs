@@ -1,4 +1,4 @@
-//! Programs of the control plane, restarted, paused and killed while tests run. On localkube only.
+//! Restarts, pauses and kills programs of the control plane during tests. Only on localkube.
 
 use std::env;
 use std::fs;
@@ -8,23 +8,23 @@ use rustix::process::{Pid, Signal, kill_process};
 
 use crate::fixture::fixture;
 
-/// Whether the cluster is a localkube, and `xtask` said how to reach itself.
+/// Returns true if the cluster is a localkube and `xtask` has passed its own path.
 pub fn is_there() -> bool {
     env::var_os(XTASK).is_some() && fixture().is_localkube()
 }
 
-/// Ends a program and starts it with the flags that it had at first; waits until it is ready.
+/// Restarts a program with its first flags, and waits until it is ready.
 #[track_caller]
 pub fn restart(component: &str) {
     try_restart(component, &[]).unwrap_or_else(|error| panic!("{error}"));
 }
 
-/// As [`restart`], for a program that may be dead, in a control plane of which other parts may be.
+/// Like [`restart`], for a program that may be dead. Other parts of the control plane may be dead too.
 pub fn restart_dead(component: &str) -> Result<(), String> {
     try_restart(component, &[])
 }
 
-/// A program as `localkube status` shows it.
+/// A program as in `localkube status`.
 #[derive(Clone, Debug)]
 pub struct Component {
     pub name: String,
@@ -48,7 +48,7 @@ pub fn signal(name: &str, signal: Signal) -> Result<(), String> {
     kill_process(pid, signal).map_err(|error| format!("signal {name}: {error}"))
 }
 
-/// As [`restart`] with more flags, for as long as what it returns is kept.
+/// Like [`restart`] with more flags, until the returned value is dropped.
 #[track_caller]
 #[must_use]
 pub fn restart_with(component: &'static str, flags: &[&str]) -> Changed {
@@ -68,7 +68,7 @@ impl Drop for Changed {
     }
 }
 
-/// The errors that a program has logged since it was started, of those that mention one of these words.
+/// Returns the errors that a program has logged since its start and that contain one of these words.
 #[track_caller]
 pub fn errors(component: &str, words: &[&str]) -> Vec<String> {
     let path = fixture().log(component);
@@ -83,7 +83,7 @@ pub fn errors(component: &str, words: &[&str]) -> Vec<String> {
 
 const XTASK: &str = "HOLDFAST_XTASK";
 
-/// klog's form: severity, month and day.
+/// Checks for klog's form: severity, month and day.
 fn is_error(line: &str) -> bool {
     let mut letters = line.chars();
     matches!(letters.next(), Some('E' | 'F')) && letters.take(4).all(|c| c.is_ascii_digit())
@@ -93,7 +93,7 @@ fn try_restart(component: &str, flags: &[&str]) -> Result<(), String> {
     xtask(&["restart", component], flags).map(drop).map_err(|e| format!("restart {component}: {e}"))
 }
 
-/// Runs `cargo xtask localkube` for the control plane under test; returns what it printed.
+/// Runs `cargo xtask localkube` for this control plane and returns its output.
 fn xtask(command: &[&str], flags: &[&str]) -> Result<String, String> {
     let xtask = env::var_os(XTASK).ok_or_else(|| format!("{XTASK} names no program"))?;
     let output = Command::new(xtask)
@@ -110,7 +110,7 @@ fn xtask(command: &[&str], flags: &[&str]) -> Result<String, String> {
     Err(String::from_utf8_lossy(&output.stderr).into_owned())
 }
 
-/// A line of the table that `localkube status` prints.
+/// Parses a line of the table of `localkube status`.
 fn component(line: &str) -> Option<Component> {
     let mut words = line.split_whitespace();
     Some(Component {

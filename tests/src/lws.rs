@@ -1,4 +1,4 @@
-//! A `LeaderWorkerSet` of a test, and what its groups went through.
+//! A `LeaderWorkerSet` of a test, and the history of its groups.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -19,7 +19,7 @@ const SETS: &str = "leaderworkersets";
 const INDEX: &str = "leaderworkerset.sigs.k8s.io/group-index";
 const SIZE_OF: &str = "leaderworkerset.sigs.k8s.io/size";
 
-/// Groups of three, unless a test says otherwise: a leader and two workers.
+/// The default size of groups: a leader and two workers.
 pub const SIZE: usize = 3;
 
 #[derive(Debug)]
@@ -30,7 +30,8 @@ pub struct Set<'w> {
 }
 
 impl<'w> Set<'w> {
-    /// `serve`, of this many groups on four nodes, all Ready. `more` is merged into its spec.
+    /// Creates `serve` with this many groups on four nodes, and waits until all are Ready. `more` is merged
+    /// into its spec.
     #[track_caller]
     pub fn new(world: &'w World, replicas: usize, more: &Value) -> Self {
         let nodes = (0..4).map(|i| world.node(&format!("n{i}"))).collect();
@@ -40,7 +41,7 @@ impl<'w> Set<'w> {
         set
     }
 
-    /// `serve`, of this many groups of this size, over this many nodes, all Ready.
+    /// Creates `serve` with groups of this size on this many nodes, and waits until all are Ready.
     #[track_caller]
     pub fn over(world: &'w World, nodes: usize, replicas: usize, size: usize) -> Self {
         let nodes = (0..nodes).map(|i| world.node(&format!("n{i}"))).collect();
@@ -50,7 +51,7 @@ impl<'w> Set<'w> {
         set
     }
 
-    /// One that asks for groups, on six nodes with room for two groups each; not waiting.
+    /// Creates a set that asks for groups, on six nodes with room for two groups each. It does not wait.
     #[track_caller]
     pub fn asking(world: &'w World, replicas: usize, size: usize, more: &Value) -> Self {
         let nodes = (0..6).map(|i| world.small_node(&format!("n{i}"), 2 * size)).collect();
@@ -88,7 +89,7 @@ impl<'w> Set<'w> {
         self.world.admin.list(&self.world.path("api/v1", "pods", ""))
     }
 
-    /// UIDs by name, of one group.
+    /// Returns the uids of the pods of one group by name.
     #[track_caller]
     pub fn group(&self, index: usize) -> BTreeMap<String, String> {
         let pods = self.pods();
@@ -103,7 +104,7 @@ impl<'w> Set<'w> {
         &self.nodes
     }
 
-    /// Whether pods may come to the nodes.
+    /// Sets whether the scheduler may put pods on the nodes.
     #[track_caller]
     pub fn set_schedulable(&self, schedulable: bool) {
         for node in &self.nodes {
@@ -112,7 +113,7 @@ impl<'w> Set<'w> {
         }
     }
 
-    /// The node with pods of the most groups, and how many.
+    /// Returns the node with pods of the most groups, and the number of these groups.
     #[track_caller]
     pub fn busiest_node(&self) -> (String, usize) {
         let pods = self.pods();
@@ -130,7 +131,7 @@ impl<'w> Set<'w> {
         let _ = self.world.admin.patch(&path, &json!({"spec": spec})).ok();
     }
 
-    /// To a template that is not the one it has.
+    /// Changes the template.
     #[track_caller]
     pub fn roll(&self, version: &str) {
         let annotations = json!({"e2e.holdfast.dev/version": version});
@@ -143,19 +144,19 @@ impl<'w> Set<'w> {
         let _ = self.world.admin.delete(&self.world.path(API, SETS, "serve")).ok();
     }
 
-    /// Evicts one pod after the other, over and over.
+    /// Evicts one pod after the other until `done` is set.
     pub fn evict_until(&self, done: &AtomicBool) {
         while !done.load(Ordering::Relaxed) {
             for pod in self.pods() {
-                // Nothing is asked first: everything changes meanwhile.
+                // Do not ask `why` first, because everything changes meanwhile.
                 let outcome = self.world.send(&Eviction::of(text(&pod["metadata"]["name"])));
-                // 409: it was gone when asked about, and the API server then met its successor.
+                // 409: the pod was gone at the decision, and the API server then found its successor.
                 assert!([201, 404, 409, 429].contains(&outcome.code), "{outcome:#?}");
             }
         }
     }
 
-    /// Waits until every group is of the current template.
+    /// Waits until every group has the current template.
     #[track_caller]
     pub fn wait_rolled(&self, replicas: usize) {
         until_within(Duration::from_mins(2), "the new template is rolled out", || {
@@ -176,7 +177,7 @@ impl<'w> Set<'w> {
         self.watch_with(self.world.budget_path(""))
     }
 
-    /// With budgets of another kind.
+    /// Records the history, with budgets of another kind.
     #[track_caller]
     pub fn watch_with(&self, budgets: String) -> History {
         let world = self.world;
@@ -184,8 +185,8 @@ impl<'w> Set<'w> {
         History::of(&world.admin, &paths)
     }
 
-    /// Waits until no grant is left, if need be until those have expired whose eviction came to
-    /// nothing: while one is decided the set may delete the pod.
+    /// Waits until no grant is left. Some grants must expire, because the set may delete a pod while its
+    /// eviction is decided.
     #[track_caller]
     pub fn wait_settled(&self, budget: &str) {
         until_within(Duration::from_secs(150), "no grant is left", || {
@@ -196,7 +197,7 @@ impl<'w> Set<'w> {
     }
 }
 
-/// `more` is merged into it.
+/// Returns the object. `more` is merged into its spec.
 fn manifest(world: &World, replicas: usize, more: &Value) -> Value {
     let mut manifest = json!({
         "apiVersion": "leaderworkerset.x-k8s.io/v1",
@@ -207,8 +208,8 @@ fn manifest(world: &World, replicas: usize, more: &Value) -> Value {
             "workerTemplate": {
                 "metadata": {
                     "labels": {"app": "job"},
-                    // LeaderWorkerSet looks for pods on their way out. And an eviction that
-                    // finds its pod gone leaves a grant that has to expire (semantics 5).
+                    // LeaderWorkerSet checks for terminating pods, so they must be visible for some time. And
+                    // an eviction that finds its pod gone leaves a grant that must expire (semantics 5).
                     "annotations": {"localkube/lingers": "1s"},
                 },
                 "spec": {
@@ -222,34 +223,34 @@ fn manifest(world: &World, replicas: usize, more: &Value) -> Value {
     manifest
 }
 
-/// A grant that took a group, with the truth at that moment.
+/// A grant that broke a group, with the true state at that time.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Taken {
     pub pod: String,
     pub group: Option<usize>,
-    /// Before it was taken. A group of which a pod is granted is not healthy any more.
+    /// The groups that were healthy before. A group with a granted pod is not healthy.
     pub healthy: BTreeSet<usize>,
-    /// As the budget and the set's scale had it at that moment.
+    /// The desired number at that time, from the budget and the scale of the set.
     pub desired: usize,
-    /// Whether there was room, if not at that moment then in the one before: somebody else's DELETE
-    /// that is on its way while Holdfast decides is beyond any webhook.
+    /// Whether there was room at that time or one write before. No webhook can prevent a DELETE that another
+    /// client sends during the decision.
     pub had_room: bool,
 }
 
-/// What the pods, the budget and the set's scale went through, write by write.
+/// The history of the pods, the budget and the scale, write by write.
 #[derive(Debug, Default)]
 pub struct Story {
     pub taken: Vec<Taken>,
-    /// Costs of the other grants.
+    /// The costs of the other grants.
     pub free: usize,
-    /// The fewest healthy groups.
+    /// The lowest number of healthy groups.
     pub least: usize,
-    /// The most groups that were down at the same time because of grants.
+    /// The largest number of groups that were down at the same time because of grants.
     pub most_taken: usize,
 }
 
 impl Story {
-    /// `lag` is for how long Holdfast may not know of what others did.
+    /// `lag` is the time during which Holdfast may not know the changes of other clients.
     pub fn of(events: &[Event], max_unavailable: usize, lag: Duration) -> Self {
         let mut story = Self { least: usize::MAX, ..Self::default() };
         let mut pods: BTreeMap<&str, &Value> = BTreeMap::new();
@@ -273,8 +274,8 @@ impl Story {
                         let desired = scale.saturating_sub(max_unavailable);
                         let lately = last_room.take().is_some_and(|at| event.seen - at <= lag);
                         let group = pods.get(pod).and_then(|pod| group_of(pod));
-                        // Charged once more to a group that is down: the gate is asked by name, and the grant
-                        // of an eviction that may not be over has passed to the next pod of that name.
+                        // A second charge for a group that is down: the gate decides by name, and the grant
+                        // of an eviction that may still be running has passed to the next pod of that name.
                         let nothing_to_take = fixture().mode == Mode::Native
                             && group.is_some_and(|group| !healthy.contains(&group));
                         let had_room = healthy.len() > desired || lately || nothing_to_take;
@@ -284,7 +285,7 @@ impl Story {
                     }
                     granted.insert(uid(grant));
                 }
-                // Those that ended stay in force where the pod is on its way out: it is unhealthy.
+                // Grants that ended stay in force while their pod is terminating, because it is unhealthy.
                 granted = now;
             } else if event.path.ends_with(SETS) {
                 scale =
@@ -300,7 +301,7 @@ impl Story {
             }
             down.retain(|group| *group < scale && !healthy.contains(group));
             story.most_taken = story.most_taken.max(down.len());
-            // A history begins with what is there, one object after the other.
+            // A history begins with the existing objects, one after the other.
             if story.taken.is_empty() {
                 story.least = healthy.len();
             }
@@ -309,12 +310,12 @@ impl Story {
         story
     }
 
-    /// The groups that were taken, in order.
+    /// Returns the groups that grants broke, in order.
     pub fn groups(&self) -> Vec<usize> {
         self.taken.iter().filter_map(|taken| taken.group).collect()
     }
 
-    /// That no grant took a group while there was no room for it.
+    /// Checks that no grant broke a group without room.
     #[track_caller]
     pub fn assert_kept(&self, max_unavailable: usize) {
         let wrong: Vec<_> = self.taken.iter().filter(|taken| !taken.had_room).collect();
@@ -323,13 +324,13 @@ impl Story {
     }
 }
 
-/// Groups below `scale` with all of their pods healthy and none of them granted.
+/// Returns the groups below `scale` with all of their pods healthy and none granted.
 fn healthy_groups<'a>(
     pods: impl IntoIterator<Item = &'a Value>,
     scale: usize,
     granted: &BTreeSet<String>,
 ) -> BTreeSet<usize> {
-    // Those that each has, and those that it needs.
+    // By group: the number of pods that it has and needs.
     let mut healthy: BTreeMap<usize, (usize, usize)> = BTreeMap::new();
     for pod in pods {
         let counts = is_healthy(pod) && !granted.contains(text(&pod["metadata"]["uid"]));

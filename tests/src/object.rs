@@ -1,4 +1,4 @@
-//! What objects say of themselves.
+//! Reads fields of objects.
 
 use std::collections::BTreeMap;
 
@@ -13,13 +13,13 @@ pub fn is_condition(object: &Value, kind: &str) -> bool {
     conditions.into_iter().flatten().any(|c| c["type"] == kind && c["status"] == "True")
 }
 
-/// The `PodGroup` that a pod names, in whichever shape.
+/// Returns the `PodGroup` that a pod names, in any shape.
 pub fn group_of(pod: &Value) -> Option<&str> {
     let named = pod["spec"]["schedulingGroup"]["podGroupName"].as_str();
     named.or_else(|| pod["metadata"]["annotations"]["holdfast.dev/pod-group"].as_str())
 }
 
-/// By name.
+/// Returns the versions by name.
 pub(crate) fn versions<'a>(
     objects: impl IntoIterator<Item = &'a Value>,
 ) -> BTreeMap<String, String> {

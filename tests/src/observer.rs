@@ -1,4 +1,4 @@
-//! The fewest healthy units of budgets at any moment, counted by the auditor from the API server's pods.
+//! Records the lowest number of healthy units of budgets. The auditor counts them from the API server's pods.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -16,7 +16,7 @@ use crate::client::{Client, RUNTIME, items};
 use crate::object::{name, text, versions};
 use crate::wait::until;
 
-/// Follows every change of a namespace's pods on a thread of its own, and keeps the worst moment.
+/// Follows every change of a namespace's pods on its own thread, and keeps the worst moment.
 pub struct Observer {
     seen: Arc<Mutex<Seen>>,
     stop: Arc<AtomicBool>,
@@ -25,14 +25,14 @@ pub struct Observer {
     path: String,
 }
 
-/// What is to be counted in a namespace.
+/// The input of the count in a namespace.
 #[derive(Debug)]
 pub struct Counted {
-    /// The objects besides pods, such as `PodGroup`s. They do not change.
+    /// Other objects than pods, such as `PodGroup`s. They do not change.
     pub others: Vec<Value>,
-    /// The one that has fewest counts.
+    /// The budgets. The budget with the fewest units counts.
     pub budgets: Vec<Budget>,
-    /// Pods of which this does not hold are left out.
+    /// The observer ignores pods for which this returns false.
     pub counts: fn(&Value) -> bool,
 }
 
@@ -64,10 +64,10 @@ impl Observer {
         Self { seen, stop, thread: Some(thread), client: client.clone(), path }
     }
 
-    /// The fewest at any moment up to now.
+    /// Returns the lowest number up to now.
     #[track_caller]
     pub fn least(&self) -> usize {
-        // What a list shows now, the watch has to have shown too.
+        // Wait until the watch has delivered what a list shows now.
         until("the observer has seen what the API server has", || {
             let seen = lock(&self.seen);
             assert!(seen.failed.is_none(), "the observer failed: {:?}", seen.failed);
@@ -123,7 +123,7 @@ impl Seen {
     }
 
     fn store(&mut self, gone: bool, mut pod: Value) {
-        // Objects of a list do not say what they are.
+        // Objects of a list have no kind.
         pod["apiVersion"] = "v1".into();
         pod["kind"] = "Pod".into();
         if let Some(object) = read(&pod, 0) {
@@ -141,8 +141,9 @@ impl Seen {
     }
 }
 
-/// Watches from a list on until told to stop: each object, and whether it is gone. An API server may end a watch, of
-/// what has another definition now or of a reader that is slow; the next goes on where it was, or at another list.
+/// Lists and watches until it is stopped. Passes on each object, and whether it is gone. An API server may
+/// end a watch, for example after a change of the definition or for a slow reader. It then continues from the
+/// same version or from another list.
 pub(crate) async fn follow(
     client: &Client,
     path: &str,
@@ -158,7 +159,7 @@ pub(crate) async fn follow(
         let mut stream = client.stream(&watch).await?;
         let mut line = Vec::new();
         while !stop.load(Ordering::Relaxed) {
-            // A read that is cut off keeps what it has read in `line`.
+            // If the read is cut off, `line` keeps the bytes that were read.
             let read = tokio::time::timeout(LOOK_UP, stream.read_until(b'\n', &mut line)).await;
             match read {
                 Err(_) => continue,

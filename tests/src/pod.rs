@@ -1,4 +1,4 @@
-//! Pods to create, in the words of a test.
+//! Builders of pods for tests.
 
 use serde_json::{Value, json};
 
@@ -16,30 +16,30 @@ pub struct Pod {
     finalizer: bool,
 }
 
-/// Of pods that stay terminating until the test lets them go.
+/// The finalizer of pods that stay terminating until the test releases them.
 pub const FINALIZER: &str = "e2e.holdfast.dev/stay";
 
 impl Pod {
-    /// Labelled `app: job`, which is what the budgets of tests select.
+    /// Creates a pod with the label `app: job`, which the budgets of tests select.
     pub fn new(name: impl Into<String>) -> Self {
         Self { name: name.into(), ..Self::default() }.label("app", "job")
     }
 
-    /// Bound to a node, past the scheduler. Without this and [`Self::taking`] it stays Pending.
+    /// Binds the pod to a node without the scheduler. Without this and [`Self::taking`] it stays Pending.
     #[must_use]
     pub fn on(mut self, node: &str) -> Self {
         self.node = Some(node.to_owned());
         self
     }
 
-    /// For the scheduler, which has the nodes of this world: with so many CPUs.
+    /// Leaves the pod to the scheduler, for the nodes of this test, with this many CPUs.
     #[must_use]
     pub fn taking(mut self, cpus: usize, world: &World) -> Self {
         self.cpus = Some((world.namespace.clone(), cpus));
         self
     }
 
-    /// Of this `PodGroup`, whether it exists or not.
+    /// Sets the `PodGroup`, which need not exist.
     #[must_use]
     pub fn of(mut self, group: &str) -> Self {
         self.group = Some(group.to_owned());
@@ -58,7 +58,7 @@ impl Pod {
         self
     }
 
-    /// Running, but not Ready until the annotation says otherwise (localkube/README.md).
+    /// Running, but not Ready until the annotation changes (localkube/README.md).
     #[must_use]
     pub fn not_ready(self) -> Self {
         self.annotation("localkube/ready", "false")

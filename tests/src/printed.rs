@@ -1,5 +1,5 @@
-//! An installation from what `holdfast manifests` prints, by whoever may: Holdfast itself gets the
-//! `ServiceAccount` in it, or, as a static pod, the user that it names, and no other right.
+//! Installs the output of `holdfast manifests` as an administrator. Holdfast itself runs as the
+//! `ServiceAccount` in it, or as a static pod as the user that the manifests name, without other rights.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -22,12 +22,12 @@ const NAMESPACE: &str = "holdfast-system";
 const DEPLOYMENT: &str = "/apis/apps/v1/namespaces/holdfast-system/deployments/holdfast";
 const SERVICES: &str = "/api/v1/namespaces/holdfast-system/services";
 
-/// Applies what is printed with these flags and starts what its Deployment would, which nobody runs here,
-/// with `more` flags of `serve`.
+/// Applies the output for these flags and runs the command of its Deployment, with `more` flags of `serve`.
+/// No program runs the Deployment's pods here.
 #[track_caller]
 pub fn start(name: &str, flags: &[&str], more: &[&str]) -> Result<Server, String> {
     apply(flags);
-    // Its pods pass admission: the namespace's level of security, the quota and the priority.
+    // Its pods pass admission: the security level of the namespace, the quota and the priority.
     until("the Deployment has its pods", || {
         let deployment = fixture().admin.get(DEPLOYMENT).ok().body;
         if deployment["status"]["replicas"] == 2 { Ok(()) } else { Err(deployment.to_string()) }
@@ -42,14 +42,14 @@ pub fn start(name: &str, flags: &[&str], more: &[&str]) -> Result<Server, String
     Server::launch(name, command)
 }
 
-/// As [`start`], of static pods beside API servers: `user` is a kubeconfig of the user `holdfast`, which has the
-/// printed rights and no other.
+/// Like [`start`], for static pods beside API servers. `user` is a kubeconfig of the user `holdfast`, who has
+/// only the printed rights.
 #[track_caller]
 pub fn start_static(name: &str, flags: &[&str], user: &Path) -> Result<Server, String> {
     apply(&[flags, &["--static-pod=cluster"]].concat());
     let file = fixture().dir.join("static-pod.yaml");
     fs::write(&file, print(&[flags, &["--static-pod=node"]].concat())).expect("it is ours");
-    // A kubelet tells the API server about it. As soon as the namespace has its ServiceAccount, it passes.
+    // A kubelet would create it at the API server. It passes as soon as the namespace has its ServiceAccount.
     let pod = until("the static pod passes admission", || {
         let create = ["create", "--dry-run=server", "-o", "json", "-f", &file.to_string_lossy()];
         let (code, said) = kubectl(NAMESPACE, &create);
@@ -66,7 +66,7 @@ pub fn start_static(name: &str, flags: &[&str], user: &Path) -> Result<Server, S
     Server::launch(name, command)
 }
 
-/// What a pod's container would run. Where it listens is all that differs.
+/// Returns the command of a pod's container with other addresses.
 fn command(pod: &Value, address: &str, advertise: &str) -> Command {
     let args = pod["spec"]["containers"][0]["args"].as_array().into_iter().flatten();
     let mut command = Command::new(&fixture().holdfast);
@@ -77,7 +77,7 @@ fn command(pod: &Value, address: &str, advertise: &str) -> Command {
                 command.arg(format!("{flag}=127.0.0.1:0"))
             }
             Some(("--advertise", _)) => command.arg(advertise),
-            // A file of a machine with a kubelet.
+            // This file exists only on a machine with a kubelet.
             Some(("--kubeconfig", _)) => &mut command,
             _ => command.arg(arg),
         };
@@ -86,7 +86,7 @@ fn command(pod: &Value, address: &str, advertise: &str) -> Command {
     command
 }
 
-/// localkube's user `holdfast` without the rights to install, for as long as this is kept.
+/// Removes the right to install from localkube's user `holdfast`, until it is dropped.
 #[derive(Debug)]
 pub struct WithoutInstaller(Value);
 
@@ -113,7 +113,7 @@ impl Drop for WithoutInstaller {
 const BINDINGS: &str = "/apis/rbac.authorization.k8s.io/v1/clusterrolebindings";
 const INSTALLER: &str = "localkube:holdfast-installer";
 
-/// Of two replicas one may go, and then the other is held back.
+/// Checks that one of two replicas may be evicted, and that Holdfast then denies the other.
 #[track_caller]
 pub fn assert_protects(name: &str) -> World {
     let world = World::new(name);
@@ -126,7 +126,7 @@ pub fn assert_protects(name: &str) -> World {
     world
 }
 
-/// What somebody would do first who has got hold of these credentials.
+/// Tries what an attacker with these credentials would try first, and expects refusals.
 #[track_caller]
 pub fn assert_refused_beyond(kubeconfig: &Path) {
     let taken = Client::intruder(kubeconfig).expect("it can be used");
@@ -173,7 +173,7 @@ pub fn assert_refused_beyond(kubeconfig: &Path) {
         taken.delete(&format!("{services}/v1.policy")),
         taken.get(&format!("{leases}/other")),
         taken.delete(&format!("{leases}/holdfast")),
-        // Others may write these, and Holdfast passes on what they write; it does not ask for it.
+        // Users may write these, and Holdfast forwards their writes. It cannot write them on its own.
         taken.post(built_in, &budget),
         taken.patch(&format!("{built_in}/x"), &nothing),
         taken.delete(built_in),
@@ -185,7 +185,7 @@ pub fn assert_refused_beyond(kubeconfig: &Path) {
             taken.delete(stored),
             taken.put(&format!("{services}/v1.policy"), &nothing),
         ]),
-        // Where these are the storage of policy/v1 they are its own.
+        // In native mode these objects are the storage of policy/v1, which Holdfast may write.
         Mode::Native => answers.extend([
             taken.post(&format!("{system}/services"), &nothing),
             taken.put(&format!("{system}/services/holdfast"), &nothing),
@@ -197,13 +197,13 @@ pub fn assert_refused_beyond(kubeconfig: &Path) {
     for (i, answer) in answers.iter().enumerate() {
         assert_eq!(answer.code, 403, "request {i}: {}", answer.message());
     }
-    // Where it starts gangs it takes back those that are not whole in time; this pod is not there.
+    // If Holdfast starts gangs, it may evict pods. This pod does not exist.
     let expected = if Shape::of_cluster() == Shape::Holdfast { 404 } else { 403 };
     let answer = taken.post(&format!("{system}/pods/b-0/eviction"), &eviction);
     assert_eq!(answer.code, expected, "{}", answer.message());
 }
 
-/// Of an installation that was removed: all that there is was there `before`, but for the test's own.
+/// Waits until only the objects of `before` and of the test itself are left after an uninstallation.
 #[track_caller]
 pub fn await_nothing_left(before: &BTreeSet<String>, of_test: &str) {
     until("nothing of ours is left", || {
@@ -214,7 +214,7 @@ pub fn await_nothing_left(before: &BTreeSet<String>, of_test: &str) {
     });
 }
 
-/// Of an installation that was just removed.
+/// Waits until the namespace of the uninstallation is gone.
 #[track_caller]
 pub fn await_namespace_gone() {
     until("the namespace is gone", || {
@@ -240,7 +240,7 @@ fn print(flags: &[&str]) -> Vec<u8> {
     output.stdout
 }
 
-/// There is no kube-proxy here: the Service leads to this machine instead of to pods.
+/// Points the Service at this machine instead of pods, because there is no kube-proxy.
 #[track_caller]
 fn redirect(address: &str) {
     let admin = &fixture().admin;
@@ -256,7 +256,7 @@ fn redirect(address: &str) {
     let _ = admin.post(SERVICES, &service).ok();
 }
 
-/// A kubeconfig with a token of the `ServiceAccount`.
+/// Returns a kubeconfig with a token of the `ServiceAccount`.
 #[track_caller]
 pub fn token_of() -> PathBuf {
     let (code, token) = kubectl(NAMESPACE, &["create", "token", "holdfast"]);
@@ -271,7 +271,7 @@ pub fn token_of() -> PathBuf {
     path
 }
 
-/// Bound and released.
+/// Returns an address that was bound and released.
 fn free_address() -> String {
     let address = TcpListener::bind("127.0.0.1:0").and_then(|listener| listener.local_addr());
     address.expect("there is a free port").to_string()

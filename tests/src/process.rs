@@ -1,4 +1,4 @@
-//! Processes that tests start, and never leave behind.
+//! Processes of tests. They end with the test.
 
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal, kill_process};
 
-/// A child with its output in a file. Killed when dropped, if it still runs.
+/// A child process with its output in a file. Dropping it kills it.
 #[derive(Debug)]
 pub struct Process {
     child: Child,
@@ -38,7 +38,7 @@ impl Process {
             .unwrap_or_default()
     }
 
-    /// How it ended, if it has.
+    /// Returns how it ended, if it has ended.
     pub fn ended(&mut self) -> Option<ExitStatus> {
         self.child.try_wait().expect("a child can be waited for")
     }
@@ -63,7 +63,7 @@ impl Process {
 
     pub fn signal(&self, signal: Signal) {
         let pid = i32::try_from(self.child.id()).ok().and_then(Pid::from_raw);
-        // It has not been waited for, so the pid is still its own.
+        // It has not been waited for, so no other process can have its pid.
         kill_process(pid.expect("a child has a pid"), signal).ok();
     }
 

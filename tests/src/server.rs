@@ -13,21 +13,21 @@ use serde_json::Value;
 use crate::fixture::{Fixture, Mode, fixture};
 use crate::process::Process;
 
-/// To install, to list everything and to register; a second on an idle machine.
+/// The time to install, to list everything and to register. On an idle machine it takes a second.
 const START: Duration = Duration::from_mins(1);
 
-/// Longer than the ten seconds that a request in flight may take.
+/// Longer than the ten seconds that a request in progress may take.
 const STOP: Duration = Duration::from_secs(20);
 
 #[derive(Debug)]
 pub struct Server {
     process: Process,
     ready_file: PathBuf,
-    /// As written to the ready file: webhook, health, pid.
+    /// The content of the ready file: webhook, health, pid.
     addresses: Value,
 }
 
-/// One line of the log: what was decided about an eviction.
+/// One line of the log: the decision about an eviction.
 #[derive(Clone, Debug)]
 pub struct Decision {
     pub pod: String,
@@ -37,7 +37,8 @@ pub struct Decision {
 }
 
 impl Server {
-    /// `holdfast serve --install`, ready to decide. `name` tells the logs of several apart.
+    /// Starts `holdfast serve --install` and waits until it is ready. `name` distinguishes the logs of
+    /// several servers.
     pub fn start(name: &str) -> Result<Self, String> {
         Self::start_with(name, &[])
     }
@@ -46,12 +47,12 @@ impl Server {
         Self::start_at(name, ANY_PORT, more)
     }
 
-    /// For whoever has to know the address before it is ready.
+    /// Starts it at this address, for tests that must know the address first.
     pub fn start_at(name: &str, listen: &str, more: &[&str]) -> Result<Self, String> {
         Self::start_on(name, &fixture().holdfast_kubeconfig, listen, more)
     }
 
-    /// As [`Self::start_at`], a client of the API server that this kubeconfig names.
+    /// Like [`Self::start_at`], as a client of the API server in this kubeconfig.
     pub fn start_on(
         name: &str,
         kubeconfig: &Path,
@@ -63,7 +64,7 @@ impl Server {
         Self::launch(name, command)
     }
 
-    /// Of this release, which may be another than the one under test.
+    /// Starts this program, which may be another release than the one under test.
     pub fn start_of(program: &Path, name: &str, more: &[&str]) -> Result<Self, String> {
         let fixture = fixture();
         let mut command = serve_at(program, &fixture.holdfast_kubeconfig, fixture.mode, ANY_PORT);
@@ -71,7 +72,7 @@ impl Server {
         Self::launch(name, command)
     }
 
-    /// A command line of any kind, ready to decide.
+    /// Starts a command line of any kind and waits until it is ready.
     pub fn launch(name: &str, mut command: Command) -> Result<Self, String> {
         let fixture = fixture();
         let ready_file = fixture.dir.join(format!("holdfast-{name}.ready.json"));
@@ -94,7 +95,7 @@ impl Server {
         Ok(Self { process, ready_file, addresses })
     }
 
-    /// `127.0.0.1:PORT` of the webhook.
+    /// Returns the webhook's `127.0.0.1:PORT`.
     pub fn webhook(&self) -> String {
         self.host("webhook")
     }
@@ -107,7 +108,7 @@ impl Server {
         self.process.output()
     }
 
-    /// What was decided in this namespace, in order.
+    /// Returns the decisions in this namespace, in order.
     pub fn decisions(&self, namespace: &str) -> Vec<Decision> {
         let log = self.log();
         let lines = log.lines().filter_map(|line| serde_json::from_str::<Value>(line).ok());
@@ -126,12 +127,12 @@ impl Server {
             .collect()
     }
 
-    /// The address of the page for people.
+    /// Returns the address of the web page.
     pub fn board(&self) -> &str {
         self.addresses["page"].as_str().unwrap_or_default()
     }
 
-    /// The text of `/metrics` and the like.
+    /// Returns the text of a path such as `/metrics`.
     #[track_caller]
     pub fn page(&self, path: &str) -> String {
         self.call("GET", path, "")
@@ -156,7 +157,7 @@ impl Server {
         fetch().unwrap_or_else(|error| panic!("{method} http://{host}{path}: {error}"))
     }
 
-    /// The value of a metric with its labels, as written on the page.
+    /// Returns the value of a metric with its labels, as written on the page.
     #[track_caller]
     pub fn metric(&self, name: &str) -> Option<f64> {
         let page = self.page("/metrics");
@@ -168,7 +169,7 @@ impl Server {
         self.process.signal(Signal::TERM);
     }
 
-    /// Until resumed it does nothing, and does not know.
+    /// Pauses the process until it is resumed. The process does not notice this.
     pub fn pause(&self) {
         self.process.signal(Signal::STOP);
     }
@@ -182,7 +183,7 @@ impl Server {
         self.process.wait(STOP)
     }
 
-    /// As a crash: nothing is brought to an end.
+    /// Kills the process, like a crash.
     pub fn kill(&mut self) {
         self.process.kill();
     }
@@ -194,7 +195,7 @@ impl Server {
     }
 }
 
-/// The command line of a server on free ports, without `--install`.
+/// Returns the command line of a server on free ports, without `--install`.
 pub fn serve(fixture: &Fixture) -> Command {
     serve_at(&fixture.holdfast, &fixture.holdfast_kubeconfig, fixture.mode, ANY_PORT)
 }
@@ -214,12 +215,12 @@ fn serve_at(program: &Path, kubeconfig: &Path, mode: Mode, listen: &str) -> Comm
     command
 }
 
-/// `holdfast uninstall`, with the CRD and so with every budget; what it printed.
+/// Runs `holdfast uninstall` with the CRD, and so with every budget. Returns its output.
 pub fn uninstall() -> Result<String, String> {
     uninstall_with(&["--delete-budgets", "--allow-loss"])
 }
 
-/// What it printed.
+/// Returns its output.
 pub fn uninstall_with(flags: &[&str]) -> Result<String, String> {
     let fixture = fixture();
     let output = Command::new(&fixture.holdfast)

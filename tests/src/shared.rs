@@ -1,5 +1,4 @@
-//! One server for all tests of a program, which only ask it. It has the rights of what is printed, and no
-//! other.
+//! One server for all tests of a program. It has only the rights that `holdfast manifests` prints.
 
 use std::sync::{Arc, Mutex};
 
@@ -14,25 +13,26 @@ pub fn server() -> Arc<Server> {
     SERVER.lock().expect("not poisoned").clone().expect("it was started before the tests")
 }
 
-/// In the mode of this run, with these flags of `holdfast manifests` and `more` of `serve`.
+/// Starts it in the mode of this run, with these flags of `holdfast manifests` and `more` of `serve`.
 pub fn start(name: &str, flags: &[&str], more: &[&str]) -> Result<Arc<Server>, String> {
     let mut flags = [&["--mode", fixture().mode.flag()], flags].concat();
     let groups = Shape::of_cluster();
-    // Tests make objects of these kinds, whatever they are about.
+    // Tests create objects of these kinds, whatever they test.
     if groups == Shape::Holdfast && !flags.contains(&groups.flag()) {
         flags.push(groups.flag());
     }
-    // What a run has left that crashed.
+    // Remove the remains of a crashed run.
     server::uninstall()?;
     let server = Arc::new(printed::start(name, &flags, more)?);
     *SERVER.lock().expect("not poisoned") = Some(server.clone());
     Ok(server)
 }
 
-/// In this order: nothing on the cluster shall wait for a webhook that is not there.
+/// Uninstalls first, so that no request waits for a webhook without a server.
 pub fn stop(mut server: Arc<Server>) -> Result<(), String> {
     *SERVER.lock().expect("not poisoned") = None;
-    // Before its rights go. Namespaces that are going away say "forbidden" too, of everybody.
+    // Check this before its rights are removed. Requests in terminating namespaces are also answered with
+    // "forbidden".
     let refused =
         server.log().lines().find(|line| line.contains("forbidden: User")).map(str::to_owned);
     let uninstalled = server::uninstall();

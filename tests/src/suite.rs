@@ -1,4 +1,4 @@
-//! Running tests one beside the other, and saying so where they cannot be run.
+//! Runs tests in parallel, and reports tests that cannot run.
 
 use std::process::ExitCode;
 use std::sync::{Arc, Mutex};
@@ -10,18 +10,18 @@ use crate::browser;
 use crate::fixture::{self, HOW_TO_RUN, Mode, fixture};
 use crate::localkube;
 
-/// A test's name and what it needs.
+/// A test's name and its requirements.
 #[derive(Clone, Copy, Debug)]
 pub struct Test {
     pub name: &'static str,
     pub run: fn(),
-    /// Nodes and pods that run without machines: localkube's, or kwok on another cluster.
+    /// The cluster must simulate nodes and pods: localkube, or kwok on another cluster.
     pub needs_nodes: bool,
-    /// What else not every cluster has.
+    /// Another requirement that not every cluster meets.
     pub needs: Option<Need>,
-    /// Takes minutes.
+    /// The test takes minutes.
     pub long: bool,
-    /// Why it says nothing about native mode.
+    /// Why the test does not apply to native mode.
     pub not_native: Option<&'static str>,
 }
 
@@ -31,7 +31,7 @@ pub enum Need {
     Lws,
     /// `JobSet`'s controller.
     JobSet,
-    /// A scheduler that knows no gangs.
+    /// A scheduler that does not schedule gangs.
     NoPodGroups,
     /// A control plane whose programs can be restarted.
     Localkube,
@@ -43,7 +43,7 @@ pub enum Need {
     Browser,
 }
 
-/// `tests![drain::this, drain::that]`: functions by their paths, which are their names.
+/// `tests![drain::this, drain::that]`: the functions, whose paths are the names of the tests.
 #[macro_export]
 macro_rules! tests {
     ($($test:path),* $(,)?) => {
@@ -122,7 +122,7 @@ impl Test {
 
 type Times = Arc<Mutex<Vec<(&'static str, Duration)>>>;
 
-/// Runs the tests, `around` which something is started and stopped again, whatever becomes of them.
+/// Runs the tests. `around` starts and stops something, whatever the results are.
 pub fn run<T>(
     mut args: Arguments,
     threads: usize,
@@ -164,7 +164,7 @@ pub fn run<T>(
     ExitCode::SUCCESS
 }
 
-/// Every test is shown as ignored: one that needs a cluster never passes without.
+/// Reports every test as ignored: a test that needs a cluster never passes without one.
 fn not_run(args: &Arguments, tests: &[Test]) -> ExitCode {
     if !args.list {
         println!("end-to-end tests are not run without a cluster: {HOW_TO_RUN}");
@@ -174,7 +174,7 @@ fn not_run(args: &Arguments, tests: &[Test]) -> ExitCode {
     libtest_mimic::run(args, trials.collect()).exit_code()
 }
 
-/// What the cluster has that not every cluster has.
+/// The optional features of the cluster.
 #[derive(Clone, Copy)]
 struct Cluster {
     plays_nodes: bool,

@@ -1,4 +1,4 @@
-//! Connections to Holdfast's own port, as the API server makes them, and as it does not.
+//! TLS connections to Holdfast's port, as the API server opens them, and in other ways.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -12,8 +12,7 @@ use tokio_rustls::TlsConnector;
 
 use crate::fixture::fixture;
 
-/// Trusts what the API server trusts. Shows the certificate of this name, if one is given, of those
-/// that localkube has made.
+/// Trusts the CA that the API server trusts. With `shown` it presents that certificate of localkube.
 #[track_caller]
 pub fn connector(shown: Option<&str>) -> TlsConnector {
     let path = "/apis/admissionregistration.k8s.io/v1/mutatingwebhookconfigurations/holdfast";

@@ -1,4 +1,4 @@
-//! `PodUnavailableBudgets` of a test, and what is asked of the pods that they guard.
+//! `PodUnavailableBudgets` of tests, and operations on the pods that they protect.
 
 use std::time::Duration;
 
@@ -12,22 +12,23 @@ use crate::world::{World, is_condition};
 const API: &str = "apis/policy.kruise.io/v1beta1";
 const PLURAL: &str = "podunavailablebudgets";
 
-/// A grant whose eviction or delete came to nothing ends after two minutes (semantics 5.4).
+/// A grant whose eviction or delete did not happen ends after two minutes (semantics 5.4).
 const EXPIRED: Duration = Duration::from_secs(150);
 
-/// What Kruise's printer columns show: allowed, current, desired, total.
+/// Returns the numbers of Kruise's printer columns: allowed, current, desired, total.
 pub fn counts(status: &Value) -> [i64; 4] {
     ["unavailableAllowed", "currentAvailable", "desiredAvailable", "totalReplicas"]
         .map(|count| status[count].as_i64().unwrap_or(-1))
 }
 
 impl World {
-    /// Of one, or of all if it has no name.
+    /// Returns the path of one budget, or of all if the name is empty.
     pub fn guard_path(&self, name: &str) -> String {
         self.path(API, PLURAL, name)
     }
 
-    /// As the API server answers. Without a selector or a target it guards the pods labelled `app: job`.
+    /// Creates a budget and returns the API server's answer. Without a selector or a target it protects the
+    /// pods with the label `app: job`.
     #[track_caller]
     pub fn try_guard(&self, name: &str, mut spec: Value) -> Answer {
         if spec.get("selector").is_none() && spec.get("targetRef").is_none() {
@@ -42,14 +43,14 @@ impl World {
         self.admin.post(&self.guard_path(""), &manifest)
     }
 
-    /// In force, which is what it says itself.
+    /// Creates a budget and waits until its status shows that it is enforced.
     #[track_caller]
     pub fn guard(&self, name: &str, spec: Value) -> Value {
         let _ = self.try_guard(name, spec).ok();
         self.wait_guard(name, "is enforced", is_enforced)
     }
 
-    /// A merge patch of the spec, not waiting for anything.
+    /// Applies a merge patch to the spec, without waiting.
     #[track_caller]
     pub fn edit_guard(&self, name: &str, spec: &Value) {
         let _ = self.admin.patch(&self.guard_path(name), &json!({"spec": spec})).ok();
@@ -60,7 +61,7 @@ impl World {
         let _ = self.admin.delete(&self.guard_path(name)).ok();
     }
 
-    /// Waits until the status is of the current spec and as wanted.
+    /// Waits until the status is of the current spec and `is` returns true.
     #[track_caller]
     pub fn wait_guard(&self, name: &str, what: &str, is: impl Fn(&Value) -> bool) -> Value {
         let path = self.guard_path(name);
@@ -73,7 +74,7 @@ impl World {
         self.wait_guard(name, &format!("counts {expected:?}"), |s| counts(s) == expected)
     }
 
-    /// As `kubectl delete pod` does.
+    /// Deletes a pod as `kubectl delete pod` does.
     #[track_caller]
     pub fn delete(&self, pod: &str) -> Outcome {
         self.delete_with(pod, "")
@@ -84,7 +85,7 @@ impl World {
         self.admin.delete(&format!("{}{query}", self.path("api/v1", "pods", pod))).into()
     }
 
-    /// In place: the pod stays, and its containers are restarted, were there a kubelet.
+    /// Updates the image in place: the pod stays, and a kubelet would restart its containers.
     #[track_caller]
     pub fn update_image(&self, pod: &str, image: &str) -> Outcome {
         self.update_image_with(pod, image, "")
@@ -97,14 +98,14 @@ impl World {
         self.admin.json_patch(&path, &json!(change)).into()
     }
 
-    /// As the kubelet does when a container runs as it should. kwok does not notice.
+    /// Writes the status that a kubelet writes when a container runs as specified. kwok does not do this.
     #[track_caller]
     pub fn play_kubelet(&self, pod: &str) {
         let object = self.admin.get(&self.path("api/v1", "pods", pod)).ok().body;
         self.play_container(pod, &json!({"image": object["spec"]["containers"][0]["image"]}));
     }
 
-    /// Merged into the status of the pod's container.
+    /// Merges this into the status of the pod's container.
     #[track_caller]
     pub fn play_container(&self, pod: &str, status: &Value) {
         let path = self.path("api/v1", "pods", pod);

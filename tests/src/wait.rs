@@ -1,14 +1,14 @@
-//! Waiting for something to become true, and telling what was seen if it does not.
+//! Waits until a condition is true, and reports the last state if it never is.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-/// Long enough for a busy machine; what is waited for takes a second at most.
+/// Long enough for a busy machine. Conditions take a second at most.
 pub const PATIENCE: Duration = Duration::from_mins(1);
 
 const PAUSE: Duration = Duration::from_millis(50);
 
-/// Asks until there is an answer. `Err` says what was seen instead.
+/// Repeats `ask` until it succeeds. `Err` has the observed state.
 #[track_caller]
 pub fn until<T>(what: &str, ask: impl FnMut() -> Result<T, String>) -> T {
     until_within(PATIENCE, what, ask)
@@ -35,7 +35,7 @@ pub fn until_within<T>(
     }
 }
 
-/// Also when a test fails: its other threads shall not go on for ever.
+/// Sets the flag even if a test fails, so that its other threads end.
 #[derive(Debug)]
 pub struct SetWhenDropped<'a>(pub &'a AtomicBool);
 

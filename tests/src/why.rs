@@ -1,4 +1,4 @@
-//! `holdfast why`, asked before evictions.
+//! Runs `holdfast why` before evictions.
 
 use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -9,13 +9,13 @@ use crate::world::World;
 
 static FIRST: AtomicBool = AtomicBool::new(false);
 
-/// From now on [`World::evict`] asks it first, and it has to agree with what the Eviction API answers.
+/// From now on [`World::evict`] runs it first, and it must agree with the answer of the Eviction API.
 pub fn ask_first() {
     FIRST.store(true, Ordering::Relaxed);
 }
 
 impl World {
-    /// Whether this pod may go; None if nobody wants to know.
+    /// Returns whether this pod may be evicted. None if this check is off.
     pub(crate) fn foretell(&self, pod: &str) -> Option<bool> {
         if !FIRST.load(Ordering::Relaxed) {
             return None;
@@ -36,7 +36,7 @@ impl World {
     }
 }
 
-/// Other answers than yes and no are of no budget.
+/// Checks the prediction. Answers other than yes and no do not come from budgets.
 #[track_caller]
 pub(crate) fn assert_foretold(pod: &str, foretold: Option<bool>, outcome: &Outcome) {
     let answer = match outcome.code {

@@ -1,4 +1,4 @@
-//! A test's own part of the cluster: a namespace, nodes, and what is on them.
+//! The objects of one test: a namespace, nodes, and the objects on them.
 
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -18,10 +18,10 @@ use crate::pod::{FINALIZER, Pod};
 use crate::wait::{until, until_within};
 use crate::why::assert_foretold;
 
-/// A label of the nodes that a test's pods go to: its namespace.
+/// A label of the nodes for a test's pods. Its value is the namespace.
 pub const WORLD: &str = "e2e.holdfast.dev/world";
 
-/// Removed when dropped.
+/// Dropping it deletes the objects.
 #[derive(Debug)]
 pub struct World {
     pub namespace: String,
@@ -31,7 +31,7 @@ pub struct World {
 }
 
 impl World {
-    /// An empty namespace. The name only helps to find it in logs.
+    /// Creates an empty namespace. The name only helps to find it in logs.
     #[track_caller]
     pub fn new(name: &str) -> Self {
         static NEXT: AtomicUsize = AtomicUsize::new(0);
@@ -46,7 +46,7 @@ impl World {
             drainer: fixture.drainer.clone(),
             nodes: Mutex::default(),
         };
-        // Without it pods are refused.
+        // Pods are refused without it.
         until("the namespace has its ServiceAccount", || {
             let answer = world.admin.get(&world.path("api/v1", "serviceaccounts", "default"));
             if answer.is_success() { Ok(()) } else { Err(answer.message().to_owned()) }
@@ -54,13 +54,13 @@ impl World {
         world
     }
 
-    /// A node that is Ready, with room for everything.
+    /// Creates a Ready node with room for everything.
     #[track_caller]
     pub fn node(&self, name: &str) -> String {
         self.node_of(name, Value::Null)
     }
 
-    /// A node with so many CPUs.
+    /// Creates a node with this many CPUs.
     #[track_caller]
     pub fn small_node(&self, name: &str, cpus: usize) -> String {
         let room = json!({"cpu": cpus.to_string(), "memory": "64Gi", "pods": "110"});
@@ -77,7 +77,7 @@ impl World {
         }
         let _ = self.admin.post("/api/v1/nodes", &manifest).ok();
         self.nodes.lock().expect("not poisoned").push(name.clone());
-        // Which it is tainted until the controllers have seen.
+        // New nodes have a taint until the controllers have processed them.
         until("the node is Ready", || {
             let node = self.admin.get(&format!("/api/v1/nodes/{name}")).ok().body;
             let ready = object::is_condition(&node, "Ready") && node["spec"]["taints"].is_null();
@@ -86,7 +86,7 @@ impl World {
         name
     }
 
-    /// Whether a node of ours turns Ready on this cluster.
+    /// Returns true if a created node becomes Ready on this cluster.
     pub(crate) fn try_node(fixture: &Fixture) -> bool {
         let name = format!("e2e-probe-{}", std::process::id());
         let path = format!("/api/v1/nodes/{name}");
@@ -102,14 +102,14 @@ impl World {
         ready
     }
 
-    /// A gang that needs `min_count` pods.
+    /// Creates a gang that needs `min_count` pods.
     #[track_caller]
     pub fn group(&self, name: &str, min_count: usize) {
         let policy = json!({"gang": {"minCount": min_count}});
         self.group_of(name, &json!({"schedulingPolicy": policy}));
     }
 
-    /// A `PodGroup` with this spec.
+    /// Creates a `PodGroup` with this spec.
     #[track_caller]
     pub fn group_of(&self, name: &str, spec: &Value) {
         let api = Shape::of_cluster().api();
@@ -128,7 +128,7 @@ impl World {
         let _ = self.admin.post(&self.path("api/v1", "pods", ""), &pod.manifest()).ok();
     }
 
-    /// By several clients at a time.
+    /// Creates pods by several clients at the same time.
     pub fn pods_at_once(&self, pods: &[Pod]) {
         std::thread::scope(|scope| {
             for part in pods.chunks(pods.len().div_ceil(8).max(1)) {
@@ -137,7 +137,7 @@ impl World {
         });
     }
 
-    /// A group and its pods `<name>-0` and so on, all Ready, spread over the nodes in turn.
+    /// Creates a group and its pods `<name>-0` and so on, all Ready, distributed over the nodes.
     #[track_caller]
     pub fn replica(
         &self,
@@ -186,14 +186,14 @@ impl World {
         let _ = self.admin.delete(&self.path("api/v1", "pods", pod)).ok();
     }
 
-    /// A budget over the pods labelled `app: job`, processed.
+    /// Creates a budget over the pods with the label `app: job`, and waits until it is processed.
     #[track_caller]
     pub fn budget(&self, name: &str, spec: Value) -> Value {
         let _ = self.try_budget(name, spec).ok();
         self.wait_status(name, "is processed", |_| true)
     }
 
-    /// As the API server answers.
+    /// Creates a budget and returns the API server's answer.
     #[track_caller]
     pub fn try_budget(&self, name: &str, mut spec: Value) -> crate::client::Answer {
         if spec.get("selector").is_none() {
@@ -208,13 +208,13 @@ impl World {
         self.admin.post(&self.budget_path(""), &manifest)
     }
 
-    /// Of one budget, or of all if it has no name.
+    /// Returns the path of one budget, or of all if the name is empty.
     pub fn budget_path(&self, name: &str) -> String {
         let group = format!("apis/{}", fixture().mode.api_version());
         self.path(&group, "poddisruptionbudgets", name)
     }
 
-    /// A merge patch of the spec, not waiting for anything.
+    /// Applies a merge patch to the spec, without waiting.
     #[track_caller]
     pub fn edit_budget(&self, name: &str, spec: &Value) {
         let path = self.budget_path(name);
@@ -234,14 +234,14 @@ impl World {
         self.admin.get(&path).ok().body["status"].take()
     }
 
-    /// Waits until the status is of the current spec and as wanted.
+    /// Waits until the status is of the current spec and `is` returns true.
     #[track_caller]
     pub fn wait_status(&self, budget: &str, what: &str, is: impl Fn(&Value) -> bool) -> Value {
         let path = self.budget_path(budget);
         until(&format!("the status of budget {budget} {what}"), || self.processed(&path, &is))
     }
 
-    /// The status, if it is of the current spec and as wanted.
+    /// Returns the status if it is of the current spec and `is` returns true.
     pub fn processed(&self, path: &str, is: impl Fn(&Value) -> bool) -> Result<Value, String> {
         let mut object = self.admin.get(path).ok().body;
         let processed = object["status"]["observedGeneration"] == object["metadata"]["generation"];
@@ -249,7 +249,7 @@ impl World {
         if processed && is(&status) { Ok(status) } else { Err(format!("{status:#}")) }
     }
 
-    /// As the drainer.
+    /// Evicts a pod as the drainer.
     #[track_caller]
     pub fn evict(&self, pod: &str) -> Outcome {
         let foretold = self.foretell(pod);
@@ -263,13 +263,13 @@ impl World {
         eviction.send(&self.drainer, &self.namespace)
     }
 
-    /// A grant on record, and the pod still there: an eviction in flight.
+    /// Leaves a recorded grant with its pod: an eviction in flight.
     #[track_caller]
     pub fn evict_in_vain(&self, pod: &str) {
         self.send(&Eviction::of(pod).that_comes_to_nothing()).assert_came_to_nothing();
     }
 
-    /// Tries until it is evicted, for what takes effect soon rather than at once.
+    /// Repeats the eviction until it succeeds, for changes that take effect soon but not at once.
     #[track_caller]
     pub fn evict_soon(&self, pod: &str) {
         let soon = std::time::Duration::from_secs(5);
@@ -283,7 +283,7 @@ impl World {
         Drain::start(node, &[])
     }
 
-    /// Names of the pods that are there and not on their way out.
+    /// Returns the names of the pods that are not terminating.
     #[track_caller]
     pub fn pods(&self) -> Vec<String> {
         let pods = self.admin.list(&self.path("api/v1", "pods", ""));
@@ -296,7 +296,7 @@ impl World {
         names(pods.iter().filter(|pod| is_healthy(pod)))
     }
 
-    /// Counted from the pods.
+    /// Counts the healthy replicas from the pods.
     #[track_caller]
     pub fn healthy_replicas(&self) -> usize {
         let pods = self.admin.list(&self.path("api/v1", "pods", ""));
@@ -310,20 +310,20 @@ impl World {
         self.observe_budgets(vec![every_replica(&self.namespace)])
     }
 
-    /// As [`Self::observe`], of single pods.
+    /// Like [`Self::observe`], for single pods.
     #[track_caller]
     pub fn observe_pods(&self) -> Observer {
         self.observe_budgets(vec![every_pod(&self.namespace)])
     }
 
-    /// As [`Self::observe`], by these budgets: the one that has fewest counts.
+    /// Like [`Self::observe`], for these budgets. The budget with the fewest units counts.
     #[track_caller]
     pub fn observe_budgets(&self, budgets: Vec<Budget>) -> Observer {
         let counted = Counted { others: self.groups(), budgets, counts: |_| true };
         Observer::start(&self.admin, &self.namespace, counted)
     }
 
-    /// Also the Workloads that say what a `PodGroup` needs.
+    /// Returns the groups, and the Workloads with their policies.
     #[track_caller]
     fn groups(&self) -> Vec<Value> {
         let api = Shape::of_cluster().api();
@@ -341,7 +341,7 @@ impl World {
         if name.is_empty() { path } else { format!("{path}/{name}") }
     }
 
-    /// Lets a pod go that [`Pod::held_when_deleted`] held.
+    /// Removes the finalizer of [`Pod::held_when_deleted`].
     #[track_caller]
     pub fn release(&self, pod: &str) {
         let patch = json!({"metadata": {"finalizers": null}});
@@ -365,7 +365,7 @@ impl World {
 
 impl Drop for World {
     fn drop(&mut self) {
-        // A second panic while a failed test unwinds would end the process and its cleaning up.
+        // A second panic during the unwinding of a failed test would abort the process and its cleanup.
         let cleaned = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| self.clean_up()));
         if cleaned.is_err() {
             eprintln!("namespace {} and its nodes may be left behind", self.namespace);
@@ -373,7 +373,7 @@ impl Drop for World {
     }
 }
 
-/// The condition of this type: status and reason.
+/// Returns status and reason of the condition of this type.
 pub fn condition(status: &Value, kind: &str) -> Option<(String, String)> {
     let conditions = status["conditions"].as_array()?;
     let found = conditions.iter().find(|condition| condition["type"] == kind)?;
@@ -385,7 +385,7 @@ pub fn is_condition(status: &Value, kind: &str, value: &str, reason: &str) -> bo
     condition(status, kind) == Some((value.to_owned(), reason.to_owned()))
 }
 
-/// The grants on record, as pod and cost.
+/// Returns the recorded grants, as pod and cost.
 pub fn grants(status: &Value) -> Vec<(String, i64)> {
     let grants = status["grants"].as_array().cloned().unwrap_or_default();
     let entry = |grant: &Value| {
@@ -394,7 +394,7 @@ pub fn grants(status: &Value) -> Vec<(String, i64)> {
     grants.iter().map(entry).collect()
 }
 
-/// Objects of a list do not say what they are.
+/// Adds the kind: objects of a list have none.
 fn named_kind(mut object: Value, api: &str, kind: &str) -> Value {
     object["apiVersion"] = json!(api);
     object["kind"] = json!(kind);

@@ -1,4 +1,4 @@
-//! `holdfast why`, `status` and `lint`, beside what the Eviction API then answers.
+//! `holdfast why`, `status` and `lint`, compared with the answers of the Eviction API.
 
 use std::process::Command;
 
@@ -7,7 +7,7 @@ use holdfast_e2e::pod::Pod;
 use holdfast_e2e::world::World;
 use serde_json::{Value, json};
 
-/// Exit code and JSON.
+/// Runs a command and returns exit code and JSON.
 #[track_caller]
 fn ask(world: &World, args: &[&str]) -> (Option<i32>, Value) {
     let output = Command::new(&fixture().holdfast)
@@ -21,7 +21,7 @@ fn ask(world: &World, args: &[&str]) -> (Option<i32>, Value) {
     (output.status.code(), answer)
 }
 
-/// Two replicas of two, one of them broken, of which one is needed.
+/// Two replicas of two, one of them broken. One healthy replica is needed.
 pub fn a_blocked_pod_is_told_which_replica_must_recover_and_goes_when_it_has() {
     let world = World::new("why");
     let node = world.node("n");
@@ -41,12 +41,12 @@ pub fn a_blocked_pod_is_told_which_replica_must_recover_and_goes_when_it_has() {
     assert_eq!((&recover["way"], &recover["missing"]), (&json!("recover"), &json!(1)), "{why:#}");
     assert_eq!(recover["units"][0]["name"], "PodGroup b", "{why:#}");
     assert_eq!(recover["units"][0]["pods"][0]["name"], "b-0", "{why:#}");
-    // The Eviction API says the same, in the same words.
+    // The Eviction API gives the same message.
     let outcome = world.evict("a-0");
     outcome.assert_denied(&["job needs 1 healthy replica and has 1"]);
     let message = why["message"].as_str().expect("a message");
     assert!(outcome.message.contains(message), "{outcome:#?} {message}");
-    // A pod of the broken replica may go.
+    // A pod of the broken replica may be evicted.
     let (code, why) = ask(&world, &["why", "pod/b-1"]);
     assert_eq!((code, &why["budgets"][0]["cost"]), (Some(0), &json!(0)), "{why:#}");
 
@@ -58,7 +58,7 @@ pub fn a_blocked_pod_is_told_which_replica_must_recover_and_goes_when_it_has() {
 
     world.delete_pod("b-0");
     world.wait_gone("b-0");
-    // Under another name: kwok ends pods by name, now and then twice, and would take the next one too.
+    // It needs another name: kwok deletes pods by name, sometimes twice, and would delete its successor too.
     world.pod(&Pod::new("b-2").of("b").on(&node));
     world.wait_ready("b-2");
     world.wait_status("job", "sees both replicas healthy", healthy(2));

@@ -1,4 +1,5 @@
-//! Replicas that cannot be counted: denied, and said so in the conditions (semantics 8).
+//! Replicas that cannot be counted: their evictions are denied, and the conditions give the reason (semantics
+//! 8).
 
 use holdfast_e2e::pod::Pod;
 use holdfast_e2e::world::{World, is_condition};
@@ -24,7 +25,7 @@ pub fn a_pod_that_names_no_replica_is_not_evicted() {
     assert!(message.contains("1 of 1 selected pods") && message.contains("stray"), "{message}");
     world.evict("stray").assert_denied(&["stray", "job", "spec.schedulingGroup.podGroupName"]);
 
-    // Beside a replica that can be counted only the stray pod is stuck.
+    // Beside a replica that can be counted, only the stray pod is denied.
     world.replica("a", 2, 2, &[&node]);
     world.wait_status("job", "counts the replica", |s| s["expectedReplicas"] == 1);
     world.evict("stray").assert_denied(&["stray"]);
@@ -74,7 +75,7 @@ pub fn a_group_without_a_minimum_is_not_evicted() {
     assert!(message.contains("basic"), "{message}");
     world.evict("a-0").assert_denied(&["job", "basic"]);
 
-    // Until somebody says what the group needs.
+    // Until the budget says how many pods the group needs.
     world.annotate_budget("job", "holdfast.dev/basic-group-min-count", "2");
     world.wait_status("job", "has room", |s| s["disruptionsAllowedReplicas"] == 1);
     world.evict("a-0").assert_evicted();

@@ -8,7 +8,7 @@ use serde_json::json;
 
 use holdfast_e2e::shared::server;
 
-/// KEP-5682's own end-to-end plan.
+/// The end-to-end test plan of KEP-5682.
 pub fn a_second_replica_is_held_back_until_the_budget_gives_way() {
     let world = World::new("drain");
     let node = world.node("n");
@@ -19,7 +19,7 @@ pub fn a_second_replica_is_held_back_until_the_budget_gives_way() {
     let observer = world.observe();
 
     let mut drain = world.drain(&node);
-    // Held back more than once: the whole of the broken replica had its chance to go.
+    // More than one denial: by then the drain has evicted all pods of the broken replica.
     drain.wait_for("will retry after 5s");
     std::thread::sleep(Duration::from_secs(6));
     assert!(drain.is_running(), "{}", drain.output());
@@ -29,10 +29,10 @@ pub fn a_second_replica_is_held_back_until_the_budget_gives_way() {
     assert_eq!(left, whole, "{}", drain.output());
     assert_eq!(observer.least(), 1);
 
-    // kubectl prints the message: it has to tell the story by itself.
+    // kubectl prints only the message, so the message must explain everything.
     let output = drain.output();
     assert!(output.contains("Budget job needs 1 healthy replica and has 1"), "{output}");
-    // The cause names budget, needed, has, and the replica that would break.
+    // The cause has the budget, the needed number, the present number, and the replica that would break.
     let replica = format!("PodGroup {survivor}");
     let pod = format!("{survivor}-0");
     world.evict(&pod).assert_denied(&[
@@ -60,7 +60,7 @@ pub fn a_drain_finishes_the_replica_it_broke_at_no_further_cost() {
     assert_eq!(code, Some(0), "{output}");
     assert!(!output.contains("will retry"), "{output}");
     assert_eq!(world.healthy_replicas(), 2);
-    // One of two is spent, and stays all that is spent.
+    // One of two units is used up. No further unit is used.
     let status = world.wait_status("job", "has no grants left", |status| grants(status).is_empty());
     assert_eq!(status["disruptionsAllowedReplicas"], 1, "{status:#}");
     assert_eq!(status["currentHealthyReplicas"], 2, "{status:#}");

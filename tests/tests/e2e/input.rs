@@ -1,4 +1,4 @@
-//! Budgets that make no sense.
+//! Invalid budgets.
 
 use holdfast_e2e::world::World;
 use serde_json::{Value, json};

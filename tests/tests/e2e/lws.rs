@@ -1,4 +1,4 @@
-//! A real `LeaderWorkerSet`, and nothing of the Workload API: groups are known by their labels.
+//! A real `LeaderWorkerSet` without the Workload API: Holdfast finds groups by their labels.
 
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 
 use holdfast_e2e::shared::server;
 
-/// Nobody but Holdfast takes groups down: there is nothing that it may not know yet.
+/// Only Holdfast takes groups down, so it knows every loss at once.
 const NO_LAG: Duration = Duration::ZERO;
 
 pub fn a_group_that_is_recreated_is_charged_once_and_to_itself_alone() {
@@ -22,18 +22,18 @@ pub fn a_group_that_is_recreated_is_charged_once_and_to_itself_alone() {
     let history = set.watch();
     let before: Vec<_> = (0..4).map(|group| set.group(group)).collect();
 
-    // What is recreated stays Pending until the nodes take pods again.
+    // Recreated pods stay Pending until the nodes accept pods again.
     set.set_schedulable(false);
     world.evict("serve-1-2").assert_evicted();
     for pod in ["serve-0", "serve-2-1", "serve-3-2"] {
         world.evict(pod).assert_denied(&["job needs 3 healthy replicas and has 3"]);
     }
-    // The rest of the group is free, be it still there, on its way out or Pending anew.
+    // Other pods of the group cost nothing, whether they are running, terminating or Pending again.
     for pod in ["serve-1", "serve-1-1"] {
         until("the rest of the group is free", || {
             let outcome = world.send(&Eviction::of(pod));
-            // In native mode a pod that ended since the API server looked is asked about again.
-            // The eviction is pinned: if the pod is another by then, 409 says so.
+            // In native mode Holdfast asks for a retry if a pod ended after the API server's read. The
+            // eviction is pinned: if the pod is another one by then, the API server answers 409.
             let again = outcome.code == 409
                 || outcome.code == 429 && outcome.message.contains("ended a moment ago");
             assert!(again || [201, 404].contains(&outcome.code), "{outcome:#?}");
@@ -43,7 +43,7 @@ pub fn a_group_that_is_recreated_is_charged_once_and_to_itself_alone() {
     until("the whole group is on its way back", || {
         let now = set.group(1);
         let new = now.iter().filter(|(pod, uid)| before[1].get(*pod) != Some(*uid)).count();
-        // Workers come once the leader is there, which is Pending too.
+        // Workers are created when the leader exists, which is also Pending.
         if new >= 1 && new == now.len() { Ok(()) } else { Err(format!("{now:?}")) }
     });
     set.wait_settled("job");
@@ -57,7 +57,7 @@ pub fn a_group_that_is_recreated_is_charged_once_and_to_itself_alone() {
         }
     }
 
-    // When the group is back, the next may go: its leader this time.
+    // When the group is back, the next group may be disrupted, this time by its leader.
     set.set_schedulable(true);
     set.wait_healthy(4);
     let status = world.wait_status("job", "counts four", |s| s["currentHealthyReplicas"] == 4);
@@ -93,7 +93,7 @@ pub fn a_drain_takes_one_group_at_a_time() {
     assert!(story.taken.len() >= groups, "{story:#?}");
 }
 
-/// The set's own rollout takes groups down too. Holdfast cannot hinder it, and has to add nothing.
+/// The set's own rollout takes groups down too. Holdfast cannot prevent that, and must not allow more.
 pub fn a_surging_rollout_and_a_scale_down_leave_no_room_for_a_drain() {
     const LAG: Duration = Duration::from_millis(500);
     let world = World::new("lws-roll");
@@ -108,7 +108,7 @@ pub fn a_surging_rollout_and_a_scale_down_leave_no_room_for_a_drain() {
 
     let done = AtomicBool::new(false);
     std::thread::scope(|scope| {
-        // Besides the drain, which waits five seconds after each refusal: no moment goes unused.
+        // Beside the drain, which waits five seconds after each denial: this client tries all the time.
         scope.spawn(|| set.evict_until(&done));
         let done = SetWhenDropped(&done);
         let drain = world.drain(&node);
@@ -130,7 +130,7 @@ pub fn a_surging_rollout_and_a_scale_down_leave_no_room_for_a_drain() {
     assert!(!story.taken.is_empty(), "nothing was put to the test");
 }
 
-/// Such a set keeps the rest of a group when a pod goes, and yet without it the group is not whole.
+/// Such a set keeps the other pods of a group when one is lost. The group is still not healthy without it.
 pub fn a_group_that_is_not_recreated_needs_its_size() {
     let world = World::new("lws-none");
     let set = Set::new(&world, 2, &json!({"leaderWorkerTemplate": {"restartPolicy": "None"}}));
@@ -159,13 +159,14 @@ fn budget() -> Value {
     json!({"maxUnavailable": 1, "budgetScope": "Workload"})
 }
 
-/// A worker counts when its `StatefulSet` has been seen, which may be a moment later.
+/// Waits for the counts. A worker counts when Holdfast has seen its `StatefulSet`, which may be slightly
+/// later.
 #[track_caller]
 fn wait_counts(world: &World, expected: [i64; 4]) {
     world.wait_status("job", &format!("counts {expected:?}"), |status| counts(status) == expected);
 }
 
-/// Expected, healthy, desired and allowed replicas.
+/// Returns expected, healthy, desired and allowed replicas.
 fn counts(status: &Value) -> [i64; 4] {
     assert!(grants(status).is_empty(), "{status:#}");
     [

@@ -1,5 +1,5 @@
-//! Evictions decided by one Holdfast on one cluster. Every test has a namespace and nodes of its own,
-//! and all run at the same time.
+//! Evictions decided by one Holdfast on one cluster. Every test has its own namespace and nodes. All tests
+//! run at the same time.
 
 mod ask;
 mod conditions;
@@ -26,11 +26,11 @@ use holdfast_e2e::tests;
 use holdfast_e2e::why;
 use libtest_mimic::Arguments;
 
-/// Tests wait most of the time.
+/// Tests mostly wait, so many can run at the same time.
 const THREADS: usize = 12;
 
 fn main() -> ExitCode {
-    // The long ones first, so that none of them is left alone at the end.
+    // Start the long tests first, so that none of them runs alone at the end.
     let of_lws = tests![
         lws::a_surging_rollout_and_a_scale_down_leave_no_room_for_a_drain,
         lws::a_drain_takes_one_group_at_a_time,
@@ -71,7 +71,7 @@ fn main() -> ExitCode {
         requests::pending_and_ended_pods_pass,
         requests::a_repeated_eviction_costs_nothing_more,
     ]);
-    // The gate is asked by name, and there are no built-in budgets behind it.
+    // The gate decides by name, and there are no built-in budgets after it.
     let by_uid = tests![
         requests::an_allowed_eviction_is_pinned_to_the_pod_that_was_decided_about,
         requests::an_eviction_of_an_earlier_pod_of_that_name_is_not_charged,
@@ -92,7 +92,7 @@ fn main() -> ExitCode {
     tests.extend(long.into_iter().map(Test::long));
     let start = || {
         why::ask_first();
-        // With as little as there is, and with as much.
+        // Once with the fewest features and once with the most.
         let features = match fixture().mode {
             Mode::Webhook => &[][..],
             Mode::Native => &["--pod-unavailable-budgets", Shape::of_cluster().flag()],

@@ -1,4 +1,4 @@
-//! What an operator follows a decision by, and how to see more.
+//! The traces of a decision for operators, and how to see more of them.
 
 use std::io::Write as _;
 use std::net::TcpStream;
@@ -24,7 +24,7 @@ pub fn a_denial_names_the_decision_and_the_log_and_the_metrics_have_it() {
     let mut lines = log.lines().filter(|line| line.contains("\"message\":\"decided\""));
     let line = lines.find(|line| line.contains(&format!("\"eviction\":\"{decision}")));
     assert!(line.is_some_and(|line| line.contains(&pod)), "{decision}: {line:?}");
-    // Of each bucket the last is shown, and other tests have theirs decided too.
+    // Each bucket shows its last decision only, and other tests cause decisions too.
     until("the metrics name a decision while it is the last", || {
         let exemplar = format!(" # {{decision=\"{}\"}}", decision_of(&world.evict("a-0")));
         let page = server.page("/metrics");
@@ -35,7 +35,7 @@ pub fn a_denial_names_the_decision_and_the_log_and_the_metrics_have_it() {
     assert!(server.metric("holdfast_budgets{state=\"all\"}").is_some_and(|n| n >= 1.0));
 }
 
-/// As the message calls it.
+/// Returns the decision id from the message.
 fn decision_of(outcome: &Outcome) -> &str {
     let named = outcome.message.rsplit_once(" (decision ").and_then(|(_, id)| id.strip_suffix(')'));
     named.unwrap_or_else(|| panic!("no decision in {outcome:#?}"))
@@ -70,7 +70,7 @@ pub fn the_log_level_changes_while_it_runs() {
     let changed = server.put("/debug/log-level", "trace");
     assert!(changed.contains("holdfast_server=trace"), "{changed}");
     until("what was left out is logged", || {
-        // No TLS, which is worth a line at this level.
+        // A connection without TLS causes a log line at this level.
         let stranger =
             TcpStream::connect(server.webhook()).and_then(|mut s| s.write_all(b"hello\r\n"));
         if is_debugging() { Ok(()) } else { Err(format!("{stranger:?}")) }

@@ -1,4 +1,4 @@
-//! How many there should be, which is more than there are once something is gone (semantics 4).
+//! The expected number of replicas, which is larger than the existing number after a loss (semantics 4).
 
 use holdfast_e2e::gang::Shape;
 use holdfast_e2e::pod::Pod;
@@ -51,7 +51,7 @@ pub fn a_replica_that_lost_all_its_pods_still_counts() {
 pub fn a_share_of_an_unknown_number_allows_nothing() {
     let world = World::new("unknown");
     let node = world.node("n");
-    // Neither a Workload nor an owner says how many of these there should be.
+    // Neither a Workload nor an owner defines the expected number of these groups.
     world.replica("a", 1, 1, &[&node]);
     world.replica("b", 1, 1, &[&node]);
     world.budget("job", json!({"maxUnavailable": 1, "budgetScope": "Workload"}));
@@ -64,7 +64,7 @@ pub fn a_share_of_an_unknown_number_allows_nothing() {
     world.evict_soon("a-0");
 }
 
-/// As a built-in budget would: a pod at a time, each when the one before has its successor.
+/// As with a built-in budget: one pod at a time, each after the successor of the previous pod is ready.
 pub fn a_deployment_leaves_a_node_one_pod_at_a_time() {
     const PODS: usize = 3;
     let world = World::new("deployment");

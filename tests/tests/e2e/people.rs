@@ -1,4 +1,4 @@
-//! Who may do what with budgets, without any role of their own.
+//! The rights of users on budgets without a role of their own.
 
 use holdfast_e2e::fixture::{Mode, fixture};
 use holdfast_e2e::wait::until;
@@ -19,7 +19,7 @@ pub fn who_may_edit_a_namespace_may_edit_its_budgets() {
         });
         let _ = world.admin.post(&path, &binding).ok();
     }
-    // In native mode these are behind policy/v1, for nobody to touch.
+    // In native mode they are the storage of policy/v1, and no user may write them.
     let ours = fixture().mode == Mode::Webhook;
     let resources = [
         ("policy.holdfast.dev", "poddisruptionbudgets", ours),
@@ -29,7 +29,7 @@ pub fn who_may_edit_a_namespace_may_edit_its_budgets() {
     for (group, resource, given) in resources {
         for role in roles {
             let may = |verb: &str, sub: &str| may(&world, role, verb, (group, resource, sub));
-            // kube-controller-manager puts roles together.
+            // kube-controller-manager aggregates the roles.
             until(&format!("{role} reads {resource}: {given}"), || {
                 if may("list", "") == given { Ok(()) } else { Err(resource.to_owned()) }
             });

@@ -1,4 +1,4 @@
-//! What an eviction costs a budget that counts replicas.
+//! The cost of an eviction for a budget that counts replicas.
 
 use holdfast_e2e::evict::Eviction;
 use holdfast_e2e::fixture::{Mode, fixture};
@@ -19,7 +19,7 @@ pub fn surplus_pods_are_free_and_the_third_eviction_costs_one() {
     world.replica("b", 8, 8, &[&node]);
     world.budget("job", workload(1));
 
-    // On record while they are in flight, with what each costs.
+    // The status records each while it is in flight, with its cost.
     for pod in ["a-0", "a-1", "a-2"] {
         world.evict_in_vain(pod);
     }
@@ -32,11 +32,11 @@ pub fn surplus_pods_are_free_and_the_third_eviction_costs_one() {
     assert_eq!(status["disruptionsAllowedReplicas"], 0, "{status:#}");
     world.evict("b-0").assert_denied(&["job needs 1 healthy replica and has 1", "PodGroup b"]);
 
-    // The same pods, for good: no more than before is spent.
+    // Evict the same pods again, this time for real: no more than before is used up.
     for pod in ["a-0", "a-1", "a-2"] {
         world.evict(pod).assert_evicted();
     }
-    // In native mode each was evicted twice by name, and what they share stays until it expires.
+    // In native mode each pod was evicted twice by name, and their shared grant stays until it expires.
     let ended = |status: &Value| grants(status).is_empty() || fixture().mode == Mode::Native;
     let status = world.wait_status("job", "has no grants left", ended);
     assert_eq!(status["currentHealthyReplicas"], 1, "{status:#}");
@@ -44,13 +44,14 @@ pub fn surplus_pods_are_free_and_the_third_eviction_costs_one() {
     let decisions = server().decisions(&world.namespace);
     let costs: Vec<i64> =
         decisions.iter().filter(|d| d.verdict == "allow").map(|d| d.cost).collect();
-    // A renewal is decided as if its pod held no grant (semantics 6.0). The grants of the two others leave the replica
-    // just enough, so each of the three breaks it.
+    // A renewal is decided as if its pod held no grant (semantics 6.0). The grants of the other two leave the
+    // replica just enough pods, so each of the three breaks it.
     assert_eq!(costs, [0, 0, 1, 1, 1, 1], "{decisions:#?}");
 }
 
-/// Two replicas of two, one of them broken. Its healthy pod goes for free, and while that eviction
-/// is in flight the other pod turns Ready: counted by readiness alone both replicas would look whole.
+/// Two replicas of two, one of them broken. The eviction of its healthy pod costs nothing. While that
+/// eviction is in flight, the other pod becomes Ready. Counted by readiness alone, both replicas would look
+/// whole.
 pub fn a_free_eviction_in_flight_lets_no_second_replica_go() {
     let broken_then_repaired = |name: &str, in_flight: bool| {
         let world = World::new(name);
@@ -98,7 +99,7 @@ pub fn a_broken_replica_may_move_but_no_other_may_break() {
     world.evict("a-1").assert_evicted();
     assert_eq!(world.healthy_replicas(), 1);
 
-    // With too few healthy replicas the broken one has to be let recover.
+    // With too few healthy replicas, the broken replica must be able to recover.
     let world = World::new("recover");
     let node = world.node("n");
     world.group("a", 2);

@@ -1,4 +1,4 @@
-//! The forms that evictions come in.
+//! The forms of eviction requests.
 
 use std::time::Duration;
 
@@ -49,13 +49,13 @@ pub fn a_dry_run_is_answered_and_not_recorded() {
     assert_eq!(world.status("job"), before);
     assert_eq!(world.healthy_replicas(), 2);
 
-    // A denial is the same as without.
+    // A denial is the same as without a dry run.
     world.evict("a-0").assert_evicted();
     world.send(&Eviction::of("b-0").dry_run_in_query()).assert_denied(&["PodGroup b"]);
     world.send(&Eviction::of("b-0").dry_run_in_body()).assert_denied(&["PodGroup b"]);
 }
 
-/// A policy of the API server's own, which is asked after us, sees which pod the eviction is pinned to.
+/// A policy of the API server, which is checked after Holdfast, sees the pinned uid.
 pub fn an_allowed_eviction_is_pinned_to_the_pod_that_was_decided_about() {
     let world = World::new("pinned");
     let node = world.node("n");
@@ -110,7 +110,7 @@ pub fn pending_and_ended_pods_pass() {
         world.wait_pod(pod, phase, |pod| pod["status"]["phase"] == phase);
     }
     world.delete_pod("terminating");
-    // Nothing that runs may go.
+    // No running pod may be evicted.
     world.budget("job", workload(5));
     world.evict("a-0").assert_denied(&["job needs 5 healthy replicas and has 1"]);
 
@@ -122,7 +122,7 @@ pub fn pending_and_ended_pods_pass() {
         world.wait_gone(pod);
     }
     assert_eq!(world.healthy_replicas(), 1);
-    // Gone already: the API server says so, and drain takes it for done.
+    // The pod is already gone: the API server answers 404, and a drain counts it as evicted.
     assert_eq!(world.evict("pending").code, 404);
 }
 

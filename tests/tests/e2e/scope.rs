@@ -1,4 +1,4 @@
-//! What a budget counts: pods or replicas.
+//! The unit of a budget: pods or replicas.
 
 use holdfast_e2e::world::{World, condition, is_condition};
 use serde_json::json;
@@ -26,7 +26,7 @@ pub fn without_a_scope_and_with_scope_pod_single_pods_are_counted() {
             assert_eq!(status[replicas], value, "{name} {replicas}: {status:#}");
         }
     }
-    // One pod of each: both replicas are broken, as they are by every budget that counts pods.
+    // One pod of each: both replicas are now broken. Every budget that counts pods allows this.
     world.evict("a-0").assert_evicted();
     world.evict("b-0").assert_evicted();
     assert_eq!(world.healthy_replicas(), 0);
@@ -44,8 +44,8 @@ pub fn switching_the_scope_of_a_live_budget_takes_effect_at_once() {
     world.wait_status("job", "counts pods", |s| s["disruptionsAllowed"] == 4);
     world.evict("a-0").assert_evicted();
 
-    // Stricter: no pause and no retry. Whatever Holdfast has heard by now, its record does not fit on
-    // the changed budget.
+    // The new scope is stricter. The test does not pause or retry: whatever Holdfast has seen so far, it
+    // cannot record a grant in the changed budget.
     for scope in ["Workload", "PodGroup"] {
         world.edit_budget("job", &json!({"budgetScope": scope}));
         world.evict("b-0").assert_denied(&["job needs 2 healthy replicas and has 1", "PodGroup b"]);

@@ -19,7 +19,7 @@ pub fn a_copy_of_the_cluster_is_drained_and_the_cluster_left_alone() {
         .output()
         .expect("holdfast starts");
     let told = String::from_utf8_lossy(&output.stderr);
-    // Nothing brings the pods of the first replica back, so the second is never let go.
+    // Nothing restores the pods of the first replica, so the second is never evicted.
     assert_eq!(output.status.code(), Some(1), "{told}");
     let report: Value = serde_json::from_slice(&output.stdout).expect("the report is JSON");
     let run = &report["runs"][0];

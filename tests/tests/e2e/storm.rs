@@ -1,4 +1,4 @@
-//! Many evictions at the same moment.
+//! Many evictions at the same time.
 
 use std::collections::BTreeSet;
 use std::sync::Barrier;
@@ -11,7 +11,7 @@ use serde_json::json;
 
 const CLIENTS: usize = 16;
 
-/// KEP-5682's story 1.
+/// Story 1 of KEP-5682.
 pub fn eighty_evictions_at_once_break_one_replica_of_ten() {
     let world = World::new("storm");
     let pods = ten_by_eight(&world);
@@ -47,14 +47,14 @@ pub fn two_budgets_on_every_pod_hold_and_agree_in_a_storm() {
     assert!(!evicted.is_empty() && evicted.len() <= 7, "{evicted:?}");
     let left = world.pods();
     assert_eq!(left.len(), 24 - evicted.len());
-    // What was denied by one of them holds no grant in the other once refunds are done.
+    // If one budget denies, the other has no grant after the refund.
     for budget in ["replicas", "pods"] {
         world.wait_status(budget, "has no grants left", |status| grants(status).is_empty());
     }
     assert_eq!(world.pods(), left);
 }
 
-/// Pods of ten replicas of eight, over four nodes.
+/// Creates pods of ten replicas of eight on four nodes.
 fn ten_by_eight(world: &World) -> Vec<String> {
     let nodes: Vec<String> = (0..4).map(|i| world.node(&format!("n{i}"))).collect();
     let nodes: Vec<&str> = nodes.iter().map(String::as_str).collect();
@@ -71,8 +71,8 @@ fn ten_by_eight(world: &World) -> Vec<String> {
     })
 }
 
-/// Every pod once, all at the same moment, over the connections of 16 clients, each of which has pods
-/// of every replica.
+/// Evicts every pod once, all at the same time, over the connections of 16 clients. Each client has pods of
+/// every replica.
 fn evict_at_once(world: &World, pods: &[String]) -> Vec<(String, Outcome)> {
     let clients: Vec<Client> = (0..CLIENTS)
         .map(|_| Client::new(&fixture().drainer_kubeconfig).expect("the kubeconfig is in use"))

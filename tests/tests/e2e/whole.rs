@@ -17,12 +17,12 @@ use serde_json::{Value, json};
 
 const GROUPS: usize = 8;
 
-/// What a drain of three of six nodes did to eight groups of four, of which one may be down.
+/// The result of a drain of three of six nodes with eight groups of four. One group may be down.
 #[derive(Debug)]
 struct Drained {
-    /// How often each group was broken.
+    /// How often each group broke.
     broken: BTreeMap<usize, usize>,
-    /// How many new leaders each of these groups got.
+    /// The number of new leaders of each group.
     recreated: BTreeMap<usize, usize>,
     most_down: usize,
     took: Duration,
@@ -75,12 +75,13 @@ pub fn three_nodes_are_drained_and_no_replica_is_broken_twice() {
     let drained = Drained::by_holdfast("whole");
     println!("holdfast drain: {drained:?}");
     assert!(drained.broken.values().all(|times| *times == 1), "{drained:?}");
-    // A leader that meets workers of the last group is recreated once more by LeaderWorkerSet before 0.9.
+    // If a leader meets workers of the previous group, LeaderWorkerSet before 0.9 recreates the group once
+    // more.
     assert_eq!(drained.recreated, drained.broken, "{drained:?}");
     assert_eq!(drained.most_down, 1, "{drained:?}");
 }
 
-/// The first of a group that is seen is the one that was there.
+/// Counts the leaders of each group, without the first.
 fn recreated(events: &[Event]) -> BTreeMap<usize, usize> {
     let mut leaders: BTreeMap<usize, BTreeSet<&str>> = BTreeMap::new();
     for Event { object, .. } in events.iter().filter(|event| event.path.ends_with("pods")) {
@@ -96,7 +97,7 @@ fn recreated(events: &[Event]) -> BTreeMap<usize, usize> {
     leaders.into_iter().map(|(group, uids)| (group, uids.len() - 1)).collect()
 }
 
-/// Takes minutes, because kubectl asks again every five seconds.
+/// Takes minutes, because kubectl tries again only every five seconds.
 pub fn kubectl_breaks_more_replicas_and_takes_longer() {
     let kubectl = Drained::by("kubectl", |world, nodes| {
         for node in nodes {
@@ -120,7 +121,7 @@ pub fn kubectl_breaks_more_replicas_and_takes_longer() {
     assert!(ours.breaks() <= kubectl.breaks(), "{ours:?} {kubectl:?}");
 }
 
-/// Three pods of which two are needed, and a budget that would let the replica break.
+/// Three pods, of which two are needed, and a budget that would allow the replica to break.
 pub fn a_replica_with_pods_to_spare_stays_whole() {
     let world = World::new("spare");
     world.group("job", 2);
@@ -170,14 +171,14 @@ pub fn an_interrupted_drain_says_what_is_left_and_goes_on_when_run_again() {
     std::fs::write(&file, &plan).expect("the plan can be written");
     let plan: Value = serde_json::from_str(&plan).expect("the plan is JSON");
     assert_eq!((code, plan["waves"].as_array().map(Vec::len)), (Some(0), Some(2)), "{plan:#}");
-    // What kubectl refuses is refused in its words.
+    // What kubectl refuses is refused with its message.
     let (code, output) = holdfast(&["drain", &node, "--dry-run"]);
     assert_eq!(code, Some(1), "{output}");
     let refusal = "cannot delete Pods that declare no controller (use --force to override)";
     assert!(output.contains(refusal), "{output}");
     assert_eq!(world.pods().len(), 4);
 
-    // Nothing brings the first replica back, so the second is held.
+    // Nothing restores the first replica, so the second is denied.
     let mut command = Command::new(&fixture().holdfast);
     command.args(["drain", &node, "--force", "--kubeconfig"]).arg(&fixture().admin_kubeconfig);
     let mut process = Process::start(command, &fixture().log("drain-interrupted"));
@@ -195,12 +196,12 @@ pub fn an_interrupted_drain_says_what_is_left_and_goes_on_when_run_again() {
         assert!(output.contains(said), "{said}: {output}");
     }
 
-    // The state is in the cluster: again it is held, until the budget gives way.
+    // The state is in the cluster: the eviction is denied again, until the budget changes.
     let (code, output) = holdfast(&["drain", &node, "--force", "--timeout=1s"]);
     assert_eq!(code, Some(1), "{output}");
     assert!(output.contains("global timeout reached: 1s"), "{output}");
     world.edit_budget("job", &json!({"minAvailable": 0}));
-    // A plan may be older than what is left of it.
+    // A plan may be older than the present state.
     let file = file.to_string_lossy();
     let (code, output) = holdfast(&["drain", "--plan", &file, "--force", "--timeout=60s"]);
     assert_eq!(code, Some(0), "{output}");

@@ -1,4 +1,4 @@
-//! Two gangs of which either fits alone.
+//! Two gangs. Each of them fits only alone.
 
 use std::collections::BTreeSet;
 
@@ -10,7 +10,7 @@ use holdfast_e2e::wait::until;
 use holdfast_e2e::world::{World, condition};
 use serde_json::json;
 
-/// Each on a node of its own, all at the same time: more can go wrong than one by one.
+/// All rounds run at the same time, each on its own node, because more can go wrong than one by one.
 pub fn one_runs_whole_and_the_other_waits_whole_20_times() {
     std::thread::scope(|scope| {
         for i in 0..20 {
@@ -23,13 +23,13 @@ pub fn one_runs_whole_and_the_other_waits_whole_20_times() {
 fn contest(order: [&str; 2]) {
     const SIZE: usize = 3;
     let world = World::new("contest");
-    // There is room for a pod of the other, too.
+    // There is also room for one pod of the other gang.
     world.small_node("n", SIZE + 1);
     for group in order {
         world.pod_group(group, &gang(SIZE));
     }
     let history = History::of(&world.admin, &[world.path("api/v1", "pods", "")]);
-    // At once: pod by pod in turn.
+    // Create the pods of both in turn.
     for i in 0..SIZE {
         for group in order {
             world.members(group, i..=i);
@@ -47,7 +47,7 @@ fn contest(order: [&str; 2]) {
     world.wait_bound(other, SIZE);
 }
 
-/// The scheduler tries such a pod again soon after something has made room for it.
+/// The scheduler tries such a pod again soon after there is room for it.
 pub fn a_pod_that_found_no_place_splits_no_gang_20_times() {
     std::thread::scope(|scope| {
         for _ in 0..20 {
@@ -83,14 +83,14 @@ fn contest_with_pod() {
     }
 }
 
-/// The one that was there first would have as much a right to it. (kube-scheduler tries again each after a while of
-/// its own, and so may prefer either.)
+/// Without the priority, the older gang would start first. (kube-scheduler tries each again after its own
+/// pause, so it may prefer either.)
 pub fn the_one_of_higher_priority_is_first_to_get_the_room() {
     let world = World::new("priority");
     world.small_node("n", 3);
     let class = format!("high-{}", world.namespace);
     let classes = "/apis/scheduling.k8s.io/v1/priorityclasses";
-    // Not at the cost of others.
+    // The priority class must not affect other tests.
     let manifest = json!({"metadata": {"name": class}, "value": 1000, "preemptionPolicy": "Never"});
     let _ = world.admin.post(classes, &manifest).ok();
     world.pod(&Pod::new("other").taking(3, &world));
@@ -112,7 +112,7 @@ pub fn the_one_of_higher_priority_is_first_to_get_the_room() {
     world.admin.delete(&format!("{classes}/{class}"));
 }
 
-/// The groups of all pods that were on a node at any time.
+/// Returns the groups of all pods that were on a node at any time.
 fn ever_bound(events: &[Event]) -> BTreeSet<String> {
     let bound = events.iter().map(|event| &event.object).filter(|pod| is_bound(pod));
     bound.filter_map(|pod| group_of(pod).map(str::to_owned)).collect()

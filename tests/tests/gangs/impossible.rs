@@ -1,4 +1,4 @@
-//! Pods that are not created before others run cannot wait for each other.
+//! Pods that are not created before other pods run cannot wait for each other.
 
 use std::time::Duration;
 
@@ -14,7 +14,7 @@ pub fn a_leader_that_has_to_be_ready_first() {
     let set = Set::asking(&world, 2, 3, &json!({"spec": {"startupPolicy": "LeaderReady"}}));
     set.wait_healthy(2);
     assert_told(&world, "serve", 2, "spec.startupPolicy");
-    // Budgets count groups all the same.
+    // Budgets still count the groups.
     world.budget("job", json!({"maxUnavailable": 1, "budgetScope": "Workload"}));
     world.wait_status("job", "counts two", |s| s["currentHealthyReplicas"] == 2);
     world.evict("serve-0-1").assert_evicted();
@@ -55,7 +55,7 @@ pub fn jobs_that_come_after_others() {
     wait_four(&world);
     let groups = world.wait_groups("train", 2);
     let gangs: Vec<Option<u64>> = groups.values().map(min_count).collect();
-    // By slot: the one that depends, and the one that does not.
+    // By slot: the job that depends on the other, and the other.
     assert_eq!(gangs, [None, Some(2)], "{groups:#?}");
     wait_told(&world, &name(&groups.into_values().next().expect("there are two")), "dependsOn");
 }
@@ -73,7 +73,7 @@ pub fn jobs_that_have_their_place_to_themselves() {
     assert_told(&world, "train", 2, key);
 }
 
-/// They are made one after the other, and refused at first where that is the way to wait.
+/// Waits for four groups. They are created one after the other, and some are refused at first.
 #[track_caller]
 fn wait_four(world: &World) {
     until_within(Duration::from_mins(1), "all four run", || {
@@ -82,7 +82,7 @@ fn wait_four(world: &World) {
     });
 }
 
-/// That the groups are none that start whole, and that they and their workload are told why.
+/// Checks that the groups do not start as gangs, and that they and their workload get the reason.
 #[track_caller]
 fn assert_told(world: &World, owner: &str, groups: usize, field: &str) {
     for group in world.wait_groups(owner, groups).values() {

@@ -1,4 +1,4 @@
-//! What is not ours to look after, and what is refused.
+//! Pods that Holdfast leaves alone, and requests that it refuses.
 
 use holdfast_e2e::asking::{ASKS, GROUP_SIZE, controller};
 use holdfast_e2e::gang::{Shape, gang};
@@ -30,7 +30,7 @@ pub fn a_job_that_brings_its_own_group() {
     assert_eq!(groups.iter().map(name).collect::<Vec<_>>(), ["own"], "{groups:#?}");
 }
 
-/// It would be half in a group and half not.
+/// Otherwise only a part of its pods would be in a group.
 pub fn a_job_that_runs_when_it_begins_to_ask() {
     let world = World::new("late");
     world.small_node("n", 3);
@@ -49,7 +49,7 @@ pub fn a_job_that_runs_when_it_begins_to_ask() {
 pub fn workloads_that_do_not_ask() {
     let world = World::new("unasked");
     world.small_node("n", 4);
-    // Which has the webhook called for all pods of the namespace.
+    // This makes API servers call the webhook for all pods of the namespace.
     world.create(&world.job("asks", 2));
     let mut job = world.job("train", 2);
     job["metadata"]["annotations"] = json!({});
@@ -74,7 +74,7 @@ pub fn what_cannot_be_read_is_refused_by_field() {
     }
 }
 
-/// Waits until so many pods of the Job run, in no group.
+/// Waits until this many pods of the Job run without a group.
 #[track_caller]
 fn wait_alone(world: &World, job: &str, n: usize) {
     until(&format!("{n} pods of {job} run"), || {

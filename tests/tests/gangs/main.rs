@@ -1,5 +1,5 @@
-//! Gangs start whole or not at all. One set of tests for two kinds of clusters: where kube-scheduler starts
-//! gangs, and where Holdfast does ([`holdfast_e2e::gang::Shape`]).
+//! Gangs start whole or not at all. One set of tests for two kinds of clusters: those where kube-scheduler
+//! starts gangs, and those where Holdfast does ([`holdfast_e2e::gang::Shape`]).
 
 mod contest;
 mod impossible;
@@ -18,14 +18,14 @@ use holdfast_e2e::suite::{self, Test};
 use holdfast_e2e::{server, shared, tests};
 use libtest_mimic::Arguments;
 
-/// Tests wait most of the time.
+/// Tests mostly wait, so many can run at the same time.
 const THREADS: usize = 10;
 
-/// Without room nothing starts, however long it has been waited for.
+/// Without room no gang starts, however long it waits.
 const PATIENT: [&str; 2] = ["--gang-room-wait", "0s"];
 
 fn main() -> ExitCode {
-    // The long ones first, so that none of them is left alone at the end.
+    // Start the long tests first, so that none of them runs alone at the end.
     let of_lws = tests![
         sets::a_leader_worker_set_is_drained_scaled_rolled_and_deleted,
         sets::a_group_that_is_recreated_starts_whole_again,
@@ -66,7 +66,7 @@ fn main() -> ExitCode {
         scheduling::a_pod_that_others_hold_back_is_waited_for,
         scheduling::pods_of_a_gang_that_keep_apart_get_nodes_of_their_own,
         scheduling::room_is_where_the_pods_may_go,
-        // Not beside the other contest: each has twenty namespaces at once.
+        // Do not run it beside the other contest: each has twenty namespaces at the same time.
         contest::a_pod_that_found_no_place_splits_no_gang_20_times,
     ]);
     let objects = tests![validation::both_kinds_are_created_read_changed_and_deleted];

@@ -1,4 +1,4 @@
-//! Jobs and `StatefulSets` that ask for groups: they get what they asked for, and nothing is left when they go.
+//! Jobs and `StatefulSets` that ask for groups get them, and nothing is left after their deletion.
 
 use std::collections::BTreeMap;
 
@@ -52,7 +52,7 @@ pub fn a_job_waits_whole_and_takes_its_group_along() {
     world.wait_no_groups();
 }
 
-/// Its pods would wait for it for ever.
+/// Otherwise its pods would wait for ever.
 pub fn a_group_that_somebody_deletes_is_made_again() {
     let world = World::new("remade");
     world.create(&world.job("train", 2));
@@ -63,7 +63,7 @@ pub fn a_group_that_somebody_deletes_is_made_again() {
     });
     let path = world.pod_group_path(&name(&group));
     let _ = world.admin.delete(&path).ok();
-    // Whatever protected it.
+    // Remove the finalizers that protect it.
     world.admin.patch(&path, &json!({"metadata": {"finalizers": null}}));
     until("it is another", || {
         let again = world.admin.get(&path);
@@ -81,7 +81,7 @@ pub fn a_namespace_asks_for_its_workloads_and_one_declines() {
     let asks = json!({"metadata": {"annotations": {ASKS: "true"}}});
     let _ = world.admin.patch(&format!("/api/v1/namespaces/{}", world.namespace), &asks).ok();
     let mut n = 0;
-    // A namespace cannot wait until it is heard, as a workload does.
+    // A namespace is not held back until the webhook is ready, as a workload is. So the Jobs must wait.
     until("its Jobs have groups", || {
         n += 1;
         let mut job = world.job(&format!("asks-{n}"), 2);
@@ -130,7 +130,7 @@ pub fn a_stateful_set_has_groups_of_consecutive_ordinals() {
     world.wait_no_groups();
 }
 
-/// Waits until the set has groups of these minimums, in order, and all of their pods are on nodes.
+/// Waits until the set has groups with these minimums, in order, and all of their pods are on nodes.
 #[track_caller]
 fn wait_ordinals(world: &World, sizes: &[u64]) {
     let groups = world.wait_groups("web", sizes.len());
@@ -160,7 +160,7 @@ fn only_group(world: &World, owner: &str) -> Value {
     world.wait_groups(owner, 1).into_values().next().expect("there is one")
 }
 
-/// Of all groups and Workloads.
+/// Returns the uids of all groups and Workloads.
 #[track_caller]
 fn uids(world: &World) -> BTreeMap<String, Value> {
     let mut all = world.admin.list(&world.pod_group_path(""));

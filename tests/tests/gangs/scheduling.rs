@@ -46,7 +46,7 @@ pub fn a_lost_pod_of_a_gang_that_runs_is_replaced_by_itself() {
     world.wait_gone("a-1");
     world.members("a", 3..4);
     world.wait_bound("a", 3);
-    // It has started, and that it has is not taken back.
+    // A gang that has started stays started.
     world.wait_started("a", 3);
 }
 
@@ -65,7 +65,7 @@ pub fn a_gang_waits_for_its_group_and_then_for_room() {
     world.small_node("n0", 2);
     world.members("a", 0..3);
     world.stays_pending("a");
-    // Kubernetes does not look at the Workload (k/k#139008): a group has its policy itself.
+    // Kubernetes does not read the Workload (k/k#139008): the group itself has a policy.
     if Shape::of_cluster() == Shape::Holdfast {
         world.pod_group_alone("a", &gang(3));
         world.stays_pending("a");
@@ -80,7 +80,7 @@ pub fn a_gang_waits_for_its_group_and_then_for_room() {
     world.wait_started("a", 3);
 }
 
-/// What is waited for is what missed.
+/// The missing object triggers the start, not a timer.
 pub fn pods_start_within_seconds_of_their_group() {
     let world = World::new("soon");
     world.small_node("n", 3);
@@ -90,7 +90,7 @@ pub fn pods_start_within_seconds_of_their_group() {
     world.pod_group("a", &gang(3));
     world.wait_bound("a", 3);
     let took = began.elapsed();
-    // The machine may be busy; the next round of some timer would be half a minute or more.
+    // The machine may be busy. A timer would need half a minute or more.
     assert!(took.as_secs() < 10, "{took:?}");
 }
 
@@ -163,7 +163,7 @@ pub fn a_smaller_minimum_is_reached_by_fewer() {
     world.wait_bound("a", 3);
 }
 
-/// Whose pods would have nobody to ask.
+/// Otherwise its pods would have no group to refer to.
 pub fn a_group_outlives_its_pods() {
     let world = World::new("protected");
     world.small_node("n", 2);
@@ -177,7 +177,7 @@ pub fn a_group_outlives_its_pods() {
     world.stays_bound("a", 1);
     let group = world.admin.get(&path).ok().body;
     assert!(group["metadata"]["deletionTimestamp"].is_string(), "{group:#}");
-    // One that has finished has nothing to ask any more.
+    // A finished pod does not need its group.
     world.annotate("a-1", "localkube/phase", "Succeeded");
     until("the group is gone", || {
         let answer = world.admin.get(&path);
@@ -225,7 +225,7 @@ pub fn pods_of_a_gang_that_keep_apart_get_nodes_of_their_own() {
     assert_ne!(pods[0]["spec"]["nodeName"], pods[1]["spec"]["nodeName"]);
 }
 
-/// Taints, labels and ports are looked at as the scheduler does, and nodes that take no pods.
+/// Holdfast considers taints, labels, ports and unschedulable nodes as the scheduler does.
 pub fn room_is_where_the_pods_may_go() {
     let world = World::new("where");
     let tainted = world.small_node("tainted", 2);

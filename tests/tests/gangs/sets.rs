@@ -15,7 +15,7 @@ use serde_json::{Value, json};
 
 const SIZE: usize = 8;
 
-/// For how long Holdfast may not know of what the set's own controller did.
+/// The time during which Holdfast may not know the changes of the set's own controller.
 const LAG: Duration = Duration::from_millis(500);
 
 pub fn a_leader_worker_set_is_drained_scaled_rolled_and_deleted() {
@@ -39,7 +39,7 @@ pub fn a_leader_worker_set_is_drained_scaled_rolled_and_deleted() {
     set.wait_healthy(4);
     let done = AtomicBool::new(false);
     std::thread::scope(|scope| {
-        // No moment goes unused.
+        // The client tries all the time.
         scope.spawn(|| set.evict_until(&done));
         let _done = SetWhenDropped(&done);
         for replicas in [6, 2] {
@@ -63,7 +63,7 @@ pub fn a_leader_worker_set_is_drained_scaled_rolled_and_deleted() {
     world.wait_no_groups();
     let events = grouped.end();
     assert_grouped(&events);
-    // Later on pods were evicted that had just been let go: a drain tries by name, also those that are new.
+    // Only before that: a drain tries by name, so later it also evicted pods that had just started.
     assert_started_whole(events.iter().filter(|event| event.seen < started), SIZE);
 }
 
@@ -113,7 +113,7 @@ pub fn a_job_set_starts_job_by_job_and_a_budget_counts_them() {
     for group in &groups {
         world.wait_bound(group, 3);
     }
-    // Each of its Jobs is one group.
+    // Each Job is one group.
     for group in &groups {
         let pods = world.all_pods();
         let jobs = pods.iter().filter(|pod| group_of(pod) == Some(group)).map(controller);
@@ -127,7 +127,7 @@ pub fn a_job_set_starts_job_by_job_and_a_budget_counts_them() {
     world.evict(&first).assert_evicted();
     let other = pod_of(&world, &groups[1]);
     world.evict(&other).assert_denied(&["job needs 1 healthy replica and has 1"]);
-    // Its successor finds the place that it left.
+    // Its successor gets the same place.
     world.wait_status("job", "counts two again", |s| s["currentHealthyReplicas"] == 2);
     world.remove(&set);
     world.wait_no_groups();
@@ -139,7 +139,7 @@ fn pod_of(world: &World, group: &str) -> String {
     pods.iter().find(|pod| group_of(pod) == Some(group)).map(name).expect("it has pods")
 }
 
-/// That no pod ever was without its group.
+/// Checks that no pod ever existed without its group.
 #[track_caller]
 fn assert_grouped(events: &[Event]) {
     let mut groups = BTreeSet::new();
@@ -158,7 +158,8 @@ fn assert_grouped(events: &[Event]) {
     }
 }
 
-/// That no group had a pod on a node before all were there, when it began and when it began anew.
+/// Checks that no group had a pod on a node before all its pods existed, at its first start and after each
+/// restart.
 #[track_caller]
 fn assert_started_whole<'a>(events: impl Iterator<Item = &'a Event>, size: usize) {
     let mut pods: BTreeMap<String, &Value> = BTreeMap::new();

@@ -1,10 +1,10 @@
-//! What is left when Holdfast goes.
+//! The state after an uninstallation.
 
 use holdfast_e2e::gang::gang;
 use holdfast_e2e::server::{self, Server};
 use holdfast_e2e::world::World;
 
-/// Nobody else would ever lift a gate or remove a finalizer.
+/// No other program would ever remove these gates and finalizers.
 pub fn gates_and_finalizers_go_with_holdfast() {
     let mut server = Server::start("gangs-gone").expect("it starts");
     let world = World::new("gone");

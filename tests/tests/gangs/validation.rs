@@ -1,12 +1,12 @@
-//! Groups as objects. What the API server refuses of those in shape Holdfast, and the words that it does it
-//! with; those of Kubernetes are its own affair.
+//! Groups as objects: what the API server refuses of Holdfast's own kinds, and with which messages.
+//! Kubernetes validates its own kinds itself.
 
 use holdfast_e2e::gang::{basic, gang, workload_of};
 use holdfast_e2e::object::name;
 use holdfast_e2e::world::World;
 use serde_json::{Value, json};
 
-/// In either shape, which is as much as programs that bring their own groups rely on.
+/// In both shapes, for programs that create their own groups.
 pub fn both_kinds_are_created_read_changed_and_deleted() {
     let world = World::new("api");
     world.pod_group("a", &gang(2));

@@ -1,4 +1,4 @@
-//! Gangs that there is no room for, with a Holdfast that soon loses patience.
+//! Gangs without room, with a short `--gang-room-wait`.
 
 use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
@@ -10,8 +10,8 @@ use serde_json::{Value, json};
 
 pub const FLAGS: [&str; 4] = ["--gang-room-wait", "2s", "--gang-timeout", "8s"];
 
-/// As cluster-autoscaler and Karpenter: a node for pods of which the scheduler says that there is no place for
-/// them. They do not look at pods with gates.
+/// Simulates cluster-autoscaler and Karpenter: it adds a node for pods that the scheduler reports as
+/// unschedulable. It ignores pods with gates.
 pub fn an_autoscaler_sees_the_gang_and_it_starts() {
     let world = World::new("autoscaled");
     world.small_node("n", 1);
@@ -21,7 +21,7 @@ pub fn an_autoscaler_sees_the_gang_and_it_starts() {
     let began = Instant::now();
     until("the gang has started", || {
         let unschedulable = told(&world, "Unschedulable");
-        // A node takes a while to come.
+        // A new node takes some time.
         if unschedulable > 0 && began.elapsed() > Duration::from_secs(3) * added {
             world.small_node(&format!("added-{added}"), unschedulable);
             added += 1;
@@ -42,7 +42,7 @@ pub fn a_gang_that_is_not_whole_in_time_is_taken_back() {
     taken_back(&world, &world.stateful_set("web", 4, 4));
 }
 
-/// To it an eviction is no failure, and it makes each pod again without regard to the others.
+/// Such a Job does not count an eviction as a failure. It recreates each pod independently.
 pub fn a_job_that_says_so_is_taken_back_too() {
     let world = World::new("back-job");
     let mut job = world.job("train", 4);
@@ -57,10 +57,10 @@ fn taken_back(world: &World, workload: &Value) {
     world.create(workload);
     let groups = world.wait_groups(&name(workload), 1);
     let group = groups.values().map(name).next().expect("there is one");
-    // Let go without room, for an autoscaler that is not there.
+    // The gang was started without room, for an autoscaler that does not exist.
     world.wait_bound(&group, 2);
     let before = uids(world);
-    // A Job waits before it makes a pod again.
+    // A Job waits before it recreates a pod.
     until_within(Duration::from_mins(1), "all pods are new, and held back", || {
         let now = uids(world);
         let gated = told(world, "SchedulingGated");
@@ -77,7 +77,7 @@ fn taken_back(world: &World, workload: &Value) {
     world.wait_started(&group, 4);
 }
 
-/// Nodes are to be added for one, and not for all that wait.
+/// An autoscaler should add nodes for one gang, and not for all that wait.
 pub fn the_one_that_waits_longest_is_let_go_alone() {
     let world = World::new("alone");
     world.small_node("n", 1);
@@ -95,7 +95,7 @@ pub fn the_one_that_waits_longest_is_let_go_alone() {
     assert_eq!(groups.len(), 1, "{pods:#?}");
 }
 
-/// How many pods the scheduler says this of.
+/// Returns for how many pods the scheduler reports this reason.
 fn told(world: &World, reason: &str) -> usize {
     let told = |pod: &&Value| {
         condition(&pod["status"], "PodScheduled").is_some_and(|(_, because)| because == reason)

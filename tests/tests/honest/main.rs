@@ -1,7 +1,7 @@
-//! The simulator's API server against a real one: the same random requests, the same answers, the
-//! same watch events. What the simulator finds is worth no more than this.
+//! Compares the simulator's API server with a real one: the same random requests must give the same answers
+//! and the same watch events. The results of the simulator depend on this.
 //!
-//! Holdfast does not run here, but its kind is defined.
+//! Holdfast does not run here, but its kinds are defined.
 
 mod plain;
 mod real;

@@ -1,5 +1,5 @@
-//! Answers and events of either API server, with what may differ made equal: uids and versions are
-//! numbered in the order in which they first appear, and times of the server's own are left out.
+//! Makes answers and events of both API servers comparable: it numbers uids and versions in the order of
+//! their appearance, and leaves out times of the server.
 
 use std::collections::BTreeMap;
 
@@ -14,7 +14,7 @@ pub struct Numbered {
 }
 
 impl Numbered {
-    /// One line that is the same for both, if the servers say the same.
+    /// Returns one line that is equal for both servers if their answers are equal.
     pub fn show(&mut self, answer: Option<Input>) -> String {
         match answer {
             None => "nothing".to_owned(),
@@ -79,9 +79,9 @@ impl Numbered {
         if let Some(target) = &mut pod.disruption_target {
             target.since = Timestamp::default();
         }
-        // What kubelets and our own annotation make of it; here there are none.
+        // Kubelets and an annotation of Holdfast set these. Neither exists here.
         (pod.applied, pod.settled, pod.related) = (false, false, false);
-        // A deletion counts as a change of the spec; what waits for one ends with the pod anyway.
+        // A deletion counts as a change of the spec. Waiting for that change ends with the pod anyway.
         if pod.terminating {
             pod.generation = 0;
         }
@@ -100,7 +100,7 @@ impl Numbered {
     }
 }
 
-/// Pods of a `StatefulSet` come and go by themselves on the real one.
+/// Returns false for pods of a `StatefulSet`, which the real controller creates and deletes by itself.
 pub fn is_ours(input: &Input) -> bool {
     !matches!(input, Input::Pod(change) if !change.object().key.name.starts_with('p'))
 }

@@ -1,4 +1,4 @@
-//! What people and controllers do, done to the real API server.
+//! Operations of users and controllers on the real API server.
 
 use std::collections::BTreeMap;
 
@@ -33,12 +33,12 @@ impl Real {
         Self { world, caller, history }
     }
 
-    /// The answer to one of the engine's calls.
+    /// Executes a call of the engine and returns the answer.
     pub fn call(&self, command: Command) -> Option<Input> {
         RUNTIME.block_on(self.caller.clone().call(command))
     }
 
-    /// Every watch event since the beginning.
+    /// Returns every watch event since the beginning.
     pub fn events(&mut self) -> Vec<Input> {
         let history = self.history.take().expect("the history ends once");
         history.end().iter().map(input).collect()
@@ -49,7 +49,7 @@ impl Real {
         if let Some(GroupReference::Annotation { name }) = &pod.reference {
             annotations.insert("holdfast.dev/pod-group", name);
         }
-        // A node that nobody plays: whatever is deleted stays until it is removed.
+        // No program simulates this node, so deleted pods stay until they are removed.
         let body = json!({
             "metadata": {"name": pod.key.name, "labels": pod.labels, "annotations": annotations},
             "spec": {"nodeName": "nowhere", "containers": [{"name": "c", "image": "none"}]},
@@ -95,7 +95,7 @@ impl Real {
         let _ = self.world.admin.json_patch(&path, &body).ok();
     }
 
-    /// Somebody other than Holdfast writes the status.
+    /// Writes the status as a client other than Holdfast.
     pub fn edit_status(&self, name: &str, current_healthy: i64) {
         let path = format!("{}/status", self.budget_path(name));
         let body = json!({"status": {"currentHealthy": current_healthy}});
@@ -131,7 +131,7 @@ impl Real {
     }
 
     pub fn delete_stateful_set(&self, name: &str) {
-        // It may not be there.
+        // It may not exist.
         self.world.admin.delete(&self.world.path("apis/apps/v1", "statefulsets", name));
     }
 

@@ -1,5 +1,5 @@
-//! One seed decides a sequence of requests. Those that change something are legal in the state that
-//! they find; those of the engine may be late, lost or wrong, and are answered all the same.
+//! One seed decides a sequence of requests. Changes are valid in the present state. Requests of the engine
+//! may be late, lost or wrong, and must still be answered.
 
 use holdfast_core::io::WriteOutcome;
 use holdfast_core::model::{
@@ -36,9 +36,9 @@ struct Pair {
     sim: World,
     real_shown: Numbered,
     sim_shown: Numbered,
-    /// States of budgets that were read at some time, to be written from.
+    /// Budgets that were read at some time, as a base for writes.
     read: Vec<(Budget, Budget)>,
-    /// Pods that were there at some time: uids on the real one and in the simulator.
+    /// Pods that existed at some time, with their uids on the real server and in the simulator.
     pods_seen: Vec<(Pod, Pod)>,
     log: Vec<String>,
 }
@@ -76,7 +76,7 @@ impl Pair {
         }
     }
 
-    /// The same call to both, answered alike.
+    /// Sends the same call to both. The answers must be equal.
     fn compare(&mut self, real: Command, sim: Command) -> (Option<Input>, Option<Input>) {
         self.log.push(format!("{sim:?}"));
         let answers = (self.real.call(real), self.sim.call(sim));
@@ -134,7 +134,7 @@ impl Pair {
                 self.sim.edit_pod(&key, |pod| drop(label(pod)));
                 self.real.label_pod(&name, value);
             }
-            // The merge patch would take away the mark of the eviction.
+            // The merge patch would remove the mark of the eviction.
             _ if stored.disruption_target.is_none() => {
                 let ready = !stored.ready;
                 self.log.push(format!("{name} is ready: {ready}"));
@@ -176,7 +176,7 @@ impl Pair {
                 self.real.delete_budget(&name);
             }
             1 => {
-                // A zero that is written is no change where nothing stood before, but for the version.
+                // Writing a zero where there was no value changes only the version.
                 let healthy = self.random.between(1, 3);
                 self.log.push(format!("somebody writes {healthy} into {name}"));
                 self.sim.edit_status(&key, |status| status.current_healthy = healthy);
@@ -225,7 +225,7 @@ impl Pair {
         self.real.scale("web", replicas);
     }
 
-    /// From the newest state, or from one that is not any more.
+    /// Writes from the newest state, or from an older one.
     fn write_status(&mut self) {
         if self.read.is_empty() {
             return self.read_budget();
@@ -246,7 +246,7 @@ impl Pair {
 
     fn draw_status(&mut self, read: &Budget) -> BudgetStatus {
         let mut status = read.status.clone();
-        // Only where all of it is ours: a field that is absent reads as zero and is written as zero.
+        // Only if Holdfast wrote all of it: an absent field reads as zero and is written as zero.
         if self.random.chance(20) && status.observed_generation > 0 {
             return status;
         }
@@ -322,7 +322,7 @@ impl Pair {
     fn list_or_clear(&mut self) {
         if self.random.chance(50)
             && let Some((real, sim)) = self.random.pick(&self.pods_seen).cloned()
-            // The engine asks for it of pods that have one, or had one when they had this uid.
+            // The engine requests this only for pods that have the condition, or had it with this uid.
             && self.sim.pod(&sim.key).is_none_or(|p| p.uid != sim.uid || p.is_targeted())
         {
             let clear = |pod: &Pod| Command::ClearDisruptionTarget {

@@ -1,4 +1,4 @@
-//! Certificates follow one another while evictions go on.
+//! Certificates are replaced while evictions continue.
 
 use std::time::Duration;
 
@@ -14,12 +14,13 @@ use holdfast_e2e::load::under_load;
 const CLIENTS: usize = 4;
 const EXPIRY: &str = "holdfast_certificate_expiry_timestamp_seconds";
 
-/// Half of it is over when another is made: a busy machine has the other half to get it known everywhere.
+/// The next certificate is created after half of it, so a busy machine has the other half to publish it
+/// everywhere.
 const LIFETIME: &str = "30s";
 const ROTATIONS: usize = 2;
 
 pub fn certificates_rotate_under_load_and_no_admission_fails() {
-    // With what earlier tests have left in the bundles: instances that crashed take nothing out.
+    // Earlier tests may have left CAs in the bundles: crashed instances remove nothing.
     let _ = server::uninstall().expect("it can be uninstalled");
     let fleet = Fleet::start_with("certificates", 2, &["--certificate-lifetime", LIFETIME]);
     let shape = Shape { budgets: 2, replicas: 6, pods: 2, min_count: 2, min_available: 5 };
@@ -37,11 +38,11 @@ pub fn certificates_rotate_under_load_and_no_admission_fails() {
     });
     println!("{ROTATIONS} rotations: {tally}");
     assert!(tally.count(201) > 0, "nothing was evicted: {tally}");
-    // An eviction is done, refused, or of a pod that is gone. 500 is what an API server says of a webhook whose
-    // certificate it does not know.
+    // An eviction succeeds, is denied, or is for a pod that is gone. 500 would mean that an API server does
+    // not trust the webhook's certificate.
     tally.assert_only(&[201, 404, 429]);
 
-    // Wherever we are known by certificates it is by the same, and by few.
+    // All bundles have the same few certificates.
     until("every bundle holds the same", || {
         let bundles = bundles();
         let same = bundles.windows(2).all(|pair| pair[0].1 == pair[1].1);
@@ -52,7 +53,7 @@ pub fn certificates_rotate_under_load_and_no_admission_fails() {
     fleet.stop();
 }
 
-/// The certificates by which API servers know us, in order, by where that is written.
+/// Returns the CA certificates of each bundle, in order, with the place of the bundle.
 fn bundles() -> Vec<(String, Vec<String>)> {
     let webhooks = |kind: &str| format!("/apis/admissionregistration.k8s.io/v1/{kind}");
     let crd = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions/podunavailablebudgets.policy.kruise.io";

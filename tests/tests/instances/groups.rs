@@ -80,7 +80,7 @@ fn storm(name: &'static str, length: Duration) {
     fleet.stop();
 }
 
-/// What was asked for and how it was answered.
+/// The operations and their answers.
 #[derive(Default)]
 struct Tally(Mutex<BTreeMap<(&'static str, u16), usize>>);
 
@@ -95,12 +95,12 @@ impl Tally {
     }
 }
 
-/// Groups of pods, with somebody who puts new pods in the place of those that are gone and plays the
-/// kubelet for those that were updated.
+/// Groups of pods. The test replaces pods that are gone, and writes the status of updated pods as a kubelet
+/// would.
 struct Gang {
     world: World,
     nodes: Vec<String>,
-    /// How many pods have been in each place.
+    /// The number of pods that have been in each place.
     generations: Mutex<BTreeMap<(usize, usize), usize>>,
 }
 
@@ -123,7 +123,7 @@ impl Gang {
         }
     }
 
-    /// Under new names: kwok deletes by name alone, and late.
+    /// Replaces pods under new names, because kwok deletes by name and late.
     fn look_after(&self) {
         let pods = self.pods();
         let there: BTreeSet<&str> = pods.iter().filter_map(name).collect();
@@ -146,7 +146,7 @@ impl Gang {
         });
     }
 
-    /// Its container runs what it should, unless the pod is gone by now.
+    /// Writes the status of the present spec, unless the pod is gone.
     fn apply(&self, pod: &str) {
         let path = self.world.path("api/v1", "pods", pod);
         let object = self.world.admin.get(&path).body;
@@ -158,7 +158,7 @@ impl Gang {
         self.world.admin.json_patch(&format!("{path}/status"), &json!(change));
     }
 
-    /// One client, until `stop`.
+    /// Runs one client until `stop` is set.
     fn disrupt(&self, tally: &Tally, number: usize, stop: &AtomicBool) {
         let _ends = SetWhenDropped(stop);
         let client = Client::new(&fixture().admin_kubeconfig).expect("the kubeconfig is in use");
@@ -203,7 +203,7 @@ impl Gang {
         pods
     }
 
-    /// The budget, as the auditor reads it.
+    /// Returns the budget for the auditor.
     fn guard(&self) -> Budget {
         let metadata = json!({"name": "gang", "namespace": self.world.namespace});
         holdfast_audit::json::unavailable(&json!({"metadata": metadata, "spec": spec()}))
@@ -219,13 +219,13 @@ fn spec() -> Value {
     })
 }
 
-/// On the image that it should be on.
+/// Returns true if the pod runs the image of its spec.
 fn is_applied(pod: &Value) -> bool {
     pod["spec"]["containers"][0]["image"] == pod["status"]["containerStatuses"][0]["image"]
 }
 
-/// The most groups that were ever granted at once, by the budget's own record. Grants for pods that are
-/// gone take nothing any more, and stay for a while where nothing shows what became of them.
+/// Returns the largest number of groups with grants at the same time, from the budget's records. Grants of
+/// pods that are gone do not count. They stay for some time if their end is unknown.
 fn most_granted(history: &[Event]) -> usize {
     let mut pods: BTreeMap<&str, &str> = BTreeMap::new();
     let mut most = BTreeSet::new();

@@ -1,4 +1,4 @@
-//! Who leads is of no account to what is granted.
+//! Grants do not depend on which instance leads.
 
 use std::time::{Duration, Instant};
 
@@ -11,11 +11,11 @@ use holdfast_e2e::load::under_load;
 
 const CLIENTS: usize = 8;
 
-/// Beyond the lease's fifteen seconds, and long enough to say that nothing is written.
+/// Longer than the lease's fifteen seconds, and long enough to show that nothing is written.
 const PAUSE: Duration = Duration::from_secs(20);
 
-/// Nothing happens while the leader is paused, so nothing is written either: not even by its
-/// successor, which looks at everything when it begins to lead.
+/// Nothing changes while the leader is paused, so nothing is written. Its successor checks everything at its
+/// start and does not write either.
 pub fn a_paused_leader_is_replaced_and_two_at_once_break_no_budget() {
     let fleet = Fleet::start("paused", 3);
     let shape = Shape { budgets: 2, replicas: 6, pods: 3, min_count: 2, min_available: 5 };
@@ -36,7 +36,7 @@ pub fn a_paused_leader_is_replaced_and_two_at_once_break_no_budget() {
 
     let tally = under_load(&job, CLIENTS, || {
         std::thread::sleep(Duration::from_secs(2));
-        // It believes that it leads, and that the cluster is as it was.
+        // It still acts as the leader, with its old state of the cluster.
         fleet.resume(old, false);
         std::thread::sleep(Duration::from_secs(4));
     });

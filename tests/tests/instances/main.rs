@@ -1,4 +1,4 @@
-//! Several instances of Holdfast at once, behind a load balancer. One test after the other.
+//! Several instances of Holdfast behind a load balancer. The tests run one after the other.
 
 mod certificates;
 mod groups;

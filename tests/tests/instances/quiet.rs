@@ -1,5 +1,5 @@
-//! Where nothing happens, nothing is written. But for the lease, which its holder renews every two
-//! seconds: one small object, however many budgets there are.
+//! In an idle cluster Holdfast writes nothing, except for the Lease, which its holder renews every two
+//! seconds.
 
 use std::time::Duration;
 
@@ -8,7 +8,7 @@ use holdfast_e2e::job::{Job, Shape};
 
 const STATUS_WRITES: [&str; 4] = ["current", "gone", "rejected", "unknown"];
 
-/// Writes so far, as the budgets show them and as those instances count them that run.
+/// The number of writes so far, from the budgets and from the metrics of the running instances.
 pub struct Writes {
     versions: Vec<String>,
     counted: f64,
@@ -25,7 +25,7 @@ impl Writes {
         Self { versions: job.versions(), counted, but }
     }
 
-    /// None since then.
+    /// Checks that there were no writes since then.
     #[track_caller]
     pub fn assert_none(&self, fleet: &Fleet, job: &Job) {
         let now = Self::count(fleet, job, self.but);

@@ -29,7 +29,7 @@ pub fn each_keeps_its_certificate_and_deleting_stays_deleted() {
     let _ = admin.delete(WEBHOOK).ok();
     std::thread::sleep(Duration::from_secs(12));
     assert_eq!(admin.get(WEBHOOK).code, 404, "deleting it is the kill switch");
-    // Whoever starts puts it back, and those that run join.
+    // An instance that starts restores it, and the running instances join.
     let another = fleet.start_one();
     until("all three are in it", || {
         let now = registered();
@@ -39,7 +39,8 @@ pub fn each_keeps_its_certificate_and_deleting_stays_deleted() {
     fleet.stop();
 }
 
-/// Their lengths differ by some bytes: as PEM in base64 one takes some 760.
+/// Returns how many certificates it has. The lengths of certificates differ slightly: in base64 one takes
+/// some 760 bytes.
 fn certificates(config: &Value) -> usize {
     const BYTES_MIN: usize = 700;
     config["caBundle"].as_str().unwrap_or_default().len() / BYTES_MIN

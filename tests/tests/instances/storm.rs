@@ -1,4 +1,5 @@
-//! Everything at once: clients that evict, pods that come back, instances that die, end and freeze.
+//! Everything at the same time: clients that evict, pods that are replaced, instances that crash, end and
+//! freeze.
 
 use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
@@ -15,7 +16,7 @@ use holdfast_e2e::load::{Tally, uid_of, under_load};
 const INSTANCES: usize = 3;
 const CLIENTS: usize = 32;
 
-/// A grant whose pod was not deleted after all ends after two minutes.
+/// A grant whose pod was not deleted ends after two minutes.
 const EXPIRED: Duration = Duration::from_secs(200);
 
 pub fn kills_and_pauses_in_a_storm_break_no_budget() {
@@ -26,7 +27,7 @@ pub fn three_minutes_of_storm() {
     storm("long-storm", Duration::from_mins(3), Leftovers::WaitForExpiry);
 }
 
-/// What to do about grants that nobody was told of.
+/// How to handle grants whose answer no client got.
 #[derive(Clone, Copy)]
 enum Leftovers {
     /// A repeated eviction costs nothing and completes them.
@@ -83,7 +84,7 @@ fn storm(name: &'static str, length: Duration, leftovers: Leftovers) {
     fleet.stop();
 }
 
-/// Every few seconds something happens to some instance.
+/// Injects a fault into an instance every few seconds.
 fn rage(fleet: &mut Fleet, length: Duration, random: &mut Random) {
     let began = Instant::now();
     while began.elapsed() < length {
@@ -114,7 +115,7 @@ fn rage(fleet: &mut Fleet, length: Duration, random: &mut Random) {
     }
 }
 
-/// What was granted was on record, and what was evicted is gone.
+/// Checks that every eviction was recorded, and that every evicted pod is gone.
 fn assert_accounted_for(job: &Job, tally: &Tally, history: &[Event]) {
     let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
     let recorded: BTreeSet<(String, String)> = history

@@ -1,4 +1,4 @@
-//! `policy/v1` is served by a process, and the process is not there.
+//! `policy/v1` while no instance of Holdfast runs.
 
 use holdfast_e2e::pod::Pod;
 use holdfast_e2e::server::Server;
@@ -21,12 +21,12 @@ pub fn without_it_nothing_is_evicted_and_everything_else_goes_on() {
     let (code, output) = world.drain(&node).finish();
     assert_eq!(code, Some(1), "{output}");
     assert_eq!(world.healthy_replicas(), 1);
-    // Pods come, run and go.
+    // Pods are created, run and are deleted.
     world.pod(&Pod::new("new").on(&node));
     world.wait_ready("new");
     world.delete_pod("new");
     world.wait_gone("new");
-    // A namespace waits for the budgets in it, which nobody can list.
+    // The deletion of a namespace waits, because no server lists its budgets.
     let going = World::new("away-going");
     let path = format!("/api/v1/namespaces/{}", going.namespace);
     let _ = going.admin.delete(&path).ok();

@@ -1,4 +1,4 @@
-//! Certificates follow one another while `policy/v1` is served.
+//! Certificates are replaced while Holdfast serves `policy/v1`.
 
 use std::time::{Duration, Instant};
 
@@ -21,7 +21,7 @@ pub fn the_aggregator_follows_certificates_as_they_rotate() {
     let (began, mut rotations, mut expiry) = (Instant::now(), 0, server.metric(EXPIRY));
     while rotations < 3 {
         assert!(began.elapsed() < LIMIT, "{rotations} rotations: {}", server.log());
-        // Asked of us by kube-apiserver as budgets are read, and as evictions are decided.
+        // kube-apiserver calls Holdfast when budgets are read and when evictions are decided.
         world.status("job");
         assert_eq!(world.evict("a-0").code, 429);
         let now = server.metric(EXPIRY);

@@ -1,4 +1,4 @@
-//! The control plane's own programs, which read budgets and know nothing of Holdfast.
+//! The programs of the control plane that read budgets.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -14,7 +14,7 @@ const SCHEDULER: &str = "kube-scheduler";
 const CONTROLLERS: &str = "kube-controller-manager";
 const API_SERVER: &str = "kube-apiserver";
 
-/// A flag of kube-controller-manager: without the controller that gives built-in budgets their status.
+/// A flag of kube-controller-manager that turns off the controller of built-in budgets.
 const WITHOUT_DISRUPTION: &str = "--controllers=*,-disruption-controller";
 
 pub fn scheduler_and_controllers_start_and_work_without_errors() {
@@ -49,7 +49,7 @@ pub fn it_stays_as_long_as_no_controller_would_take_over() {
     let told = uninstall_while_evicting(&world).expect("now it can go");
     assert!(told.contains("removed mutatingwebhookconfiguration/holdfast"), "{told}");
     assert!(!is_served(&world), "policy/v1 is with kube-apiserver");
-    // By the built-in budget.
+    // The built-in budget denies.
     assert_eq!(world.evict("a-0").code, 429);
     server.terminate();
     server.wait();
@@ -65,7 +65,7 @@ pub fn an_api_server_that_restarts_finds_policy_as_it_left_it() {
     world.budget("job", json!({"minAvailable": 2, "budgetScope": "Workload"}));
 
     server.kill();
-    // Waits for /readyz.
+    // This waits for /readyz.
     restart(API_SERVER);
     let refused = world.evict("a-0");
     assert!((500..600).contains(&refused.code), "{refused:#?}");
@@ -89,7 +89,7 @@ pub fn an_api_server_that_restarts_finds_policy_as_it_left_it() {
     assert_eq!(server.wait().code(), Some(0));
 }
 
-/// What the programs are there for, and that none of them complains about budgets.
+/// Tests the work of these programs, and that none of them logs errors about budgets.
 #[track_caller]
 fn schedule_and_preempt(name: &str) {
     let world = World::new(name);
@@ -116,10 +116,10 @@ fn schedule_and_preempt(name: &str) {
     schedule(&world, &Pod::new("guarded"), &small, None);
     schedule(&world, &Pod::new("spare").label("app", "spare"), &small, Some(spare));
     world.wait_status("job", "counts its pod", |status| status["currentHealthy"] == 1);
-    // The budget makes the difference: `guarded` is of less priority than `spare`.
+    // Only the budget makes the difference: `guarded` has a lower priority than `spare`.
     schedule(&world, &Pod::new("first").label("app", "urgent"), &small, Some(urgent));
     assert_eq!(on(&world, &small), ["first", "guarded"]);
-    // And only as far as there is a choice.
+    // Without a choice, the budget does not protect from preemption.
     schedule(&world, &Pod::new("second").label("app", "urgent"), &small, Some(urgent));
     assert_eq!(on(&world, &small), ["first", "second"]);
     for class in &classes {
@@ -154,7 +154,7 @@ fn deployment(node: &str) -> Value {
 
 const HOSTNAME: &str = "kubernetes.io/hostname";
 
-/// Creates a pod of one CPU that the scheduler has to bring to this node, and waits until it runs.
+/// Creates a pod of one CPU that the scheduler must put on this node, and waits until it runs.
 #[track_caller]
 fn schedule(world: &World, pod: &Pod, node: &str, class: Option<&str>) {
     let mut manifest = pod.manifest();
@@ -167,7 +167,7 @@ fn schedule(world: &World, pod: &Pod, node: &str, class: Option<&str>) {
     world.wait_ready(pod.name());
 }
 
-/// Names of the healthy pods there.
+/// Returns the names of the healthy pods on a node.
 fn on(world: &World, node: &str) -> Vec<String> {
     let pods = world.path("api/v1", "pods", "");
     let there = world.admin.list(&format!("{pods}?fieldSelector=spec.nodeName={node}"));
@@ -175,7 +175,7 @@ fn on(world: &World, node: &str) -> Vec<String> {
     healthy.map(|pod| pod["metadata"]["name"].as_str().unwrap_or_default().to_owned()).collect()
 }
 
-/// `holdfast uninstall` with every budget, and nothing is evicted meanwhile.
+/// Runs `holdfast uninstall` with every budget, and checks that no pod is evicted during it.
 #[track_caller]
 fn uninstall_while_evicting(world: &World) -> Result<String, String> {
     let done = AtomicBool::new(false);
@@ -194,13 +194,13 @@ fn uninstall_while_evicting(world: &World) -> Result<String, String> {
     })
 }
 
-/// Whether Holdfast answers for `policy/v1`.
+/// Returns true if Holdfast answers for `policy/v1`.
 fn is_served(world: &World) -> bool {
     let answer = world.admin.get(&world.budget_path("")).ok();
     answer.headers.contains_key("x-holdfast-served")
 }
 
-/// Whether the API server would ask Holdfast.
+/// Returns true if the API server would send requests to Holdfast.
 fn is_ours(world: &World) -> bool {
     let path = "/apis/apiregistration.k8s.io/v1/apiservices/v1.policy";
     world.admin.get(path).ok().body["spec"]["service"]["name"] == "holdfast"

@@ -1,4 +1,4 @@
-//! The real descheduler: a client that evicts what it does not like, and knows nothing of replicas.
+//! The real descheduler, a client that evicts pods and does not know replicas.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -12,7 +12,7 @@ use holdfast_e2e::server::Server;
 use holdfast_e2e::world::World;
 use serde_json::json;
 
-/// Replicas of two pods each, one on either node.
+/// Replicas of two pods each, one on each node.
 const REPLICAS: [&str; 5] = ["a", "b", "c", "d", "e"];
 
 pub fn the_descheduler_takes_whole_replicas_and_no_more_than_there_is_room_for() {
@@ -23,7 +23,7 @@ pub fn the_descheduler_takes_whole_replicas_and_no_more_than_there_is_room_for()
         world.group(replica, 2);
         for (i, node) in nodes.iter().enumerate() {
             let pod = Pod::new(format!("{replica}-{i}")).of(replica).on(node);
-            // Bare pods are let be otherwise.
+            // Otherwise it ignores pods without a controller.
             world.pod(&pod.annotation("descheduler.alpha.kubernetes.io/evict", "true"));
         }
     }
@@ -34,7 +34,7 @@ pub fn the_descheduler_takes_whole_replicas_and_no_more_than_there_is_room_for()
     world.wait_status("job", "has room", |status| status["disruptionsAllowedReplicas"] == 1);
     let observer = world.observe();
 
-    // It asks for every pod, each once: of five replicas one may go, and goes entirely.
+    // It evicts every pod once: one of five replicas may be disrupted, and all of its pods are evicted.
     deschedule(&world, "first");
     assert_eq!(whole_replicas(&world), 4);
     assert_eq!(observer.least(), 4);
@@ -47,7 +47,7 @@ pub fn the_descheduler_takes_whole_replicas_and_no_more_than_there_is_room_for()
     assert_eq!(whole_replicas(&world), 2);
     assert_eq!(observer.least(), 2);
 
-    // All went through the budget, at the price of one for each replica.
+    // Every eviction was decided by the budget, and each replica cost one unit.
     let decisions = server.decisions(&world.namespace);
     let evicted = decisions.iter().filter(|decision| decision.verdict == "allow");
     assert_eq!(evicted.clone().count(), 6, "{decisions:#?}");
@@ -56,7 +56,7 @@ pub fn the_descheduler_takes_whole_replicas_and_no_more_than_there_is_room_for()
     assert_eq!(server.wait().code(), Some(0));
 }
 
-/// Runs it once over all pods of the namespace, to its end.
+/// Runs it once over all pods of the namespace, and waits for its end.
 #[track_caller]
 fn deschedule(world: &World, name: &str) {
     let fixture = fixture();
@@ -68,7 +68,7 @@ fn deschedule(world: &World, name: &str) {
         .arg(fixture.dir.join("kubeconfigs/descheduler.kubeconfig"))
         .arg("--policy-config-file")
         .arg(&policy)
-        // Once, and without listening.
+        // It runs once and does not listen.
         .args(["--descheduling-interval=0", "--secure-port=0", "--disable-metrics", "--v=2"])
         .current_dir(fixture.dir.join("home"))
         .env("HOME", fixture.dir.join("home"));
@@ -77,7 +77,7 @@ fn deschedule(world: &World, name: &str) {
     assert!(status.success(), "{status}\n{}", process.output());
 }
 
-/// JSON, which is YAML too.
+/// Returns its configuration in JSON, which is also YAML.
 fn policy_of(namespace: &str) -> String {
     let policy = json!({
         "apiVersion": "descheduler/v1alpha2",
@@ -96,7 +96,7 @@ fn policy_of(namespace: &str) -> String {
     format!("{policy:#}\n")
 }
 
-/// How many replicas are there, having seen that none is there by half.
+/// Returns the number of replicas, after checking that none is incomplete.
 #[track_caller]
 fn whole_replicas(world: &World) -> usize {
     let left: BTreeSet<String> = world.healthy_pods().into_iter().collect();

@@ -1,4 +1,4 @@
-//! Evictions are decided twice: by the webhook, and at the gate.
+//! Evictions are checked twice: by the webhook and at the gate.
 
 use holdfast_e2e::evict::Outcome;
 use holdfast_e2e::pod::Pod;

@@ -1,4 +1,4 @@
-//! Many budgets change hands, while a node is drained.
+//! Many budgets are taken over and given back during a drain.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -29,7 +29,7 @@ pub fn budgets_change_hands_while_a_node_is_drained() {
         let first = Server::start("import").expect("it installs");
         assert_same(&before, &budgets(&world));
 
-        // Changed, deleted and created while it is ours.
+        // Changes, deletions and new budgets while Holdfast serves them.
         let changed = change(&world);
         assert_same(&changed, &budgets(&world));
         remove(first);
@@ -46,12 +46,12 @@ pub fn budgets_change_hands_while_a_node_is_drained() {
     assert_eq!(world.pods().len(), protected.len(), "no pod was left without protection");
 }
 
-/// A thousand with `--full`.
+/// Returns a thousand with `--full`.
 fn count() -> usize {
     if std::env::var_os("HOLDFAST_E2E_FULL").is_some() { 1000 } else { 100 }
 }
 
-/// Pods that nothing may evict.
+/// Creates pods that no client may evict.
 fn drained_pods(world: &World, node: &str) -> Vec<String> {
     let names: Vec<String> = (0..4).map(|n| format!("held-{n}")).collect();
     for name in &names {
@@ -67,7 +67,8 @@ fn drained_pods(world: &World, node: &str) -> Vec<String> {
     names
 }
 
-/// Over and over, as several drains would. How many were tried, and how many evicted.
+/// Evicts all the time, as several drains would. Returns how many evictions were tried and how many
+/// succeeded.
 fn keep_evicting(world: &World, pods: &[String], done: &AtomicBool) -> (usize, usize) {
     let (mut asked, mut evicted) = (0, 0);
     while !done.load(Ordering::Relaxed) {
@@ -103,7 +104,7 @@ fn create(world: &World) {
     });
 }
 
-/// Every tenth is changed, every tenth but one deleted, and some are new; what there is then.
+/// Changes every tenth budget, deletes every tenth plus one, and adds some. Returns the budgets after that.
 fn change(world: &World) -> BTreeMap<String, Value> {
     in_parallel(|client, n| match n % 10 {
         0 => {
@@ -136,7 +137,8 @@ fn in_parallel(work: impl Fn(&Client, usize) + Sync) {
     });
 }
 
-/// By name, without what cannot be kept and without the status, which is computed anew.
+/// Returns budgets by name, without fields that cannot be kept and without the status, which is computed
+/// again.
 fn budgets(world: &World) -> BTreeMap<String, Value> {
     let list = world.admin.list(&world.budget_path(""));
     let entry = |mut budget: Value| {
@@ -146,7 +148,7 @@ fn budgets(world: &World) -> BTreeMap<String, Value> {
             metadata.remove(lost);
         }
         let managed = metadata.get("managedFields").and_then(Value::as_array).cloned();
-        // Of the status, and of the mark that is on a copy for its first hour.
+        // Managers of the status, and of the mark of a copy in its first hour.
         let theirs =
             |entry: &Value| entry["subresource"].is_null() && entry["manager"] != "holdfast";
         let mut managed: Vec<Value> =
@@ -167,7 +169,7 @@ fn assert_same(before: &BTreeMap<String, Value>, after: &BTreeMap<String, Value>
     }
 }
 
-/// What is missing because its definition was deleted was not deleted by anybody.
+/// Budgets that are missing because their definition was deleted do not count as deleted by a user.
 pub fn budgets_that_went_with_their_definition_stay_built_in() {
     let world = World::new("lost");
     let path = world.budget_path("kept");

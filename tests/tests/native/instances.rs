@@ -1,4 +1,4 @@
-//! Several instances behind the Service that the `APIService` names.
+//! Several instances behind the Service in the `APIService`.
 
 use std::net::TcpListener;
 use std::sync::Mutex;
@@ -17,7 +17,8 @@ const CLIENTS: usize = 8;
 
 pub fn two_behind_one_service_hold_a_budget_while_one_crashes() {
     let balancer = Balancer::start();
-    // Known before they are ready: while the first installs, the API server calls it already.
+    // The addresses must be known before the instances are ready: the API server calls them while the first
+    // one installs.
     let addresses = [free_address(), free_address()];
     for address in &addresses {
         balancer.add(address.clone());

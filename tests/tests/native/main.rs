@@ -1,4 +1,5 @@
-//! Native mode comes, serves, is away and goes. One test after the other, each with servers of its own.
+//! Native mode: installation, serving, failure and uninstallation. The tests run one after the other, each
+//! with its own servers.
 
 mod away;
 mod certificates;
@@ -43,7 +44,7 @@ fn main() -> ExitCode {
         starting::no_eviction_passes_from_the_moment_the_port_opens,
     ];
     tests.extend(on_localkube.into_iter().map(Test::on_localkube));
-    // Half a minute of waiting for a controller that is off.
+    // It waits half a minute for a controller that is off.
     let long = tests![control_plane::it_stays_as_long_as_no_controller_would_take_over];
     tests.extend(long.into_iter().map(Test::on_localkube).map(Test::long));
     let rotated = tests![
@@ -59,7 +60,7 @@ fn main() -> ExitCode {
     suite::run(Arguments::from_args(), 1, &tests, clean, |()| clean())
 }
 
-/// Gives `policy/v1` back, for which it has to run, and ends it.
+/// Gives `policy/v1` back, which needs a running instance, and then ends the instance.
 fn remove(mut server: Server) {
     server::uninstall().expect("it can be uninstalled");
     server.terminate();

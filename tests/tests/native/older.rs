@@ -1,4 +1,4 @@
-//! Clients that were built before `budgetScope`.
+//! Clients with types from before `budgetScope`.
 
 use holdfast_e2e::holdfast;
 use holdfast_e2e::server::{self, Server};
@@ -29,7 +29,7 @@ pub fn what_an_older_client_does_not_know_it_does_not_erase() {
     assert_eq!(before.0, "Workload");
     assert_eq!(before.3, [("a-0".to_owned(), 1)]);
 
-    // A round trip through the older types.
+    // Read and write with the older types.
     let mut budget = world.admin.get(&path).ok().body;
     forget(&mut budget["spec"], &["budgetScope"]);
     budget["metadata"]["labels"] = json!({"changed": "yes"});
@@ -39,7 +39,7 @@ pub fn what_an_older_client_does_not_know_it_does_not_erase() {
     assert_eq!(answer.body["metadata"]["labels"], json!({"changed": "yes"}));
     assert_eq!(known(&world.admin.get(&path).ok().body), before);
 
-    // As upstream's controller and others write a status.
+    // As the controller of Kubernetes and other clients write a status.
     let status = format!("{path}/status");
     let mut budget = world.admin.get(&path).ok().body;
     let newer = ["currentHealthyReplicas", "expectedReplicas", "grants", "watermarks"];
@@ -53,14 +53,14 @@ pub fn what_an_older_client_does_not_know_it_does_not_erase() {
     assert_eq!(known(&world.admin.get(&path).ok().body), before);
     world.evict("b-0").assert_denied(&["job needs 1 healthy replica and has 1"]);
 
-    // kube-apiserver itself does not know it, which is asked before `policy/v1` is given back.
+    // kube-apiserver does not know the field, so the check before giving back `policy/v1` reports it.
     let lost = format!("poddisruptionbudget {}/job (counts replicas)", world.namespace);
     let (code, told) = holdfast(&["uninstall", "--delete-budgets", "--dry-run"]);
     assert!(code == Some(1) && told.contains(&lost), "{told}");
     let told = server::uninstall_with(&["--delete-budgets"]).expect_err("it counts replicas");
     assert!(told.contains(&lost) && told.contains("will count pods"), "{told}");
 
-    // Said aloud, it is obeyed.
+    // If the client sets the field explicitly, it changes.
     let _ = world.admin.patch(&path, &json!({"spec": {"budgetScope": "Pod"}})).ok();
     assert_eq!(world.admin.get(&path).ok().body["spec"]["budgetScope"], "Pod");
     let (_, told) = holdfast(&["uninstall", "--dry-run"]);

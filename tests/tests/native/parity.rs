@@ -1,5 +1,5 @@
-//! The same script against kube-apiserver's own `policy/v1` and against ours: what kubectl prints, and
-//! how it ends, must be alike.
+//! Runs the same script against kube-apiserver's own `policy/v1` and against Holdfast's. Output and exit
+//! codes of kubectl must be equal.
 
 use std::collections::BTreeSet;
 use std::io::Write as _;
@@ -15,7 +15,7 @@ use serde_json::json;
 
 use crate::remove;
 
-/// A command line of kubectl, and what it reads.
+/// A command line of kubectl, and its input.
 struct Step {
     line: &'static str,
     input: &'static str,
@@ -197,7 +197,7 @@ pub fn kubectl_says_the_same_of_both() {
     assert!(differences.is_empty(), "{} differ:\n{}", differences.len(), differences.join("\n\n"));
 }
 
-/// kubectl drain under pod-scoped budgets: what is evicted, what is held back, and how it ends.
+/// kubectl drain with budgets of scope Pod: the evicted and the denied pods and the exit code.
 pub fn a_drain_ends_the_same_under_both() {
     let built_in = drains();
     let server = Server::start("parity-drain").expect("it starts");
@@ -218,7 +218,7 @@ fn drains() -> Vec<String> {
     let drain = |node: &str, more: &[&str]| {
         let (code, output) = Drain::start(node, more).finish();
         let told = |line: &&str| {
-            // Who is first is chance.
+            // The order of these lines varies.
             line.contains(" evicted") || line.contains(CANNOT_EVICT) || line.contains("timeout")
         };
         let mut lines: BTreeSet<String> = BTreeSet::new();
@@ -245,7 +245,7 @@ fn run() -> Vec<String> {
     SCRIPT.iter().map(|step| kubectl(&world.namespace, step)).collect()
 }
 
-/// Exit code and output, without what differs from one run to the next.
+/// Returns exit code and output, without parts that differ between runs.
 fn kubectl(namespace: &str, step: &Step) -> String {
     let fixture = fixture();
     let args = step.line.split(' ').map(|arg| if arg == "SHOWN" { SHOWN } else { arg });
@@ -271,7 +271,7 @@ fn kubectl(namespace: &str, step: &Step) -> String {
     format!("exit {code}\n{}\n{}", lines.join("\n"), text(&output.stderr))
 }
 
-/// The last column of a table.
+/// Removes the last column of a table.
 fn without_age(line: &str) -> String {
     let is_age = |word: &str| {
         let digits = word.strip_suffix('s').or_else(|| word.strip_suffix('m'));

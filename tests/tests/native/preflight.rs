@@ -1,4 +1,4 @@
-//! What speaks against native mode is named, all of it at once, and nothing is changed.
+//! `--install` lists all obstacles to native mode at once, and changes nothing.
 
 use std::process::Output;
 
@@ -50,7 +50,7 @@ pub fn what_would_be_lost_or_bypassed_is_named_before_anything_changes() {
     let service = world.admin.get("/apis/apiregistration.k8s.io/v1/apiservices/v1.policy").ok();
     assert_eq!(service.body["spec"]["service"], Value::Null);
     let _ = world.admin.delete(WEBHOOK).ok();
-    // It would be in the way of the tests that follow.
+    // It would disturb the following tests.
     let (admin, path) = (world.admin.clone(), format!("/api/v1/namespaces/{namespace}"));
     let _ = admin.delete(&path).ok();
     until("the namespace is gone", || match admin.get(&path).code {
@@ -67,7 +67,7 @@ fn refused(more: &[&str]) -> String {
     told
 }
 
-/// Never called: it is about dry runs of deletions alone.
+/// It is never called, because it only matches dry runs of deletions.
 fn webhook() -> Value {
     json!({
         "metadata": {"name": "e2e-budgets"},

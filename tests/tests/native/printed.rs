@@ -13,7 +13,7 @@ pub fn what_is_printed_takes_over_with_no_other_rights() {
     let flags = ["--mode=native", Shape::of_cluster().flag()];
     let server = printed::start("printed", &flags, &[]).expect("it starts");
     let world = printed::assert_protects("printed");
-    // What clients ask of policy/v1 goes on in its name.
+    // Holdfast forwards clients' requests to policy/v1 under its own identity.
     let (admin, path) = (&world.admin, world.budget_path("job"));
     let status = format!("{path}/status");
     let budget = admin.get(&status).ok().body;
@@ -32,9 +32,9 @@ pub fn what_is_printed_takes_over_with_no_other_rights() {
     remove(server);
 }
 
-/// Beside an API server, as a user whom the node's file names, and without a Deployment.
+/// Beside an API server, without a Deployment, as the user in the file of the node.
 pub fn a_static_pod_takes_over_with_no_other_rights() {
-    // What earlier tests have left.
+    // Remove what earlier tests have left.
     let _ = server::uninstall().expect("it can be uninstalled");
     printed::await_namespace_gone();
     let before = everything();

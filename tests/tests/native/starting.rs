@@ -1,4 +1,4 @@
-//! kube-apiserver serves evictions before its aggregator knows that `policy/v1` is ours.
+//! kube-apiserver serves evictions before its aggregator sends `policy/v1` to Holdfast.
 
 use std::collections::BTreeMap;
 use std::sync::Mutex;
@@ -12,17 +12,17 @@ use holdfast_e2e::wait::until;
 use holdfast_e2e::world::World;
 use serde_json::{Value, json};
 
-/// One client for each of these pods.
+/// One client evicts each of these pods.
 const PODS: usize = 8;
 
-/// kube-apiserver has an `APIService` for each group of custom resources. A thousand are many; with them its
-/// aggregator is up about a second after evictions are served, and without them maybe before.
+/// kube-apiserver creates an `APIService` for each group of custom resources. With a thousand, its aggregator
+/// is ready about a second after evictions are served. With few, it may be ready before.
 const API_SERVICES: usize = 1000;
 
-/// How long the aggregator takes varies.
+/// The time of the aggregator varies, so restart several times.
 const RESTARTS: usize = 2;
 
-/// An API server that starts may accept a connection and not answer on it.
+/// A starting API server may accept a connection and not answer.
 const LIMIT: Duration = Duration::from_secs(15);
 
 pub fn no_eviction_passes_from_the_moment_the_port_opens() {
@@ -51,14 +51,14 @@ pub fn no_eviction_passes_from_the_moment_the_port_opens() {
     assert_eq!(server.wait().code(), Some(0));
 }
 
-/// How often kube-apiserver gave each answer to clients that evict these pods all the time while it restarts.
+/// Counts kube-apiserver's answers to clients that evict these pods all the time while it restarts.
 fn evict_through_a_restart(world: &World, pods: &[String]) -> BTreeMap<u16, usize> {
     let (done, answers) = (AtomicBool::new(false), Mutex::new(BTreeMap::new()));
     std::thread::scope(|scope| {
         for pod in pods {
             scope.spawn(|| {
                 while !done.load(Ordering::Relaxed) {
-                    // As an administrator, whose rights need no roles that are still being read.
+                    // As an administrator, whose rights do not depend on roles that are still being loaded.
                     let outcome = Eviction::of(pod).attempt(&world.admin, &world.namespace, LIMIT);
                     if let Ok(outcome) = outcome {
                         *answers.lock().expect("not poisoned").entry(outcome.code).or_default() +=
@@ -74,7 +74,7 @@ fn evict_through_a_restart(world: &World, pods: &[String]) -> BTreeMap<u16, usiz
     answers.into_inner().expect("not poisoned")
 }
 
-/// API groups that kube-apiserver itself is to serve, and that its aggregator has to learn of when it starts.
+/// API groups for kube-apiserver, which its aggregator must load at its start.
 struct Groups<'a>(&'a World);
 
 impl<'a> Groups<'a> {

@@ -1,4 +1,4 @@
-//! Somebody who can reach our port, and is not kube-apiserver.
+//! A client that can reach Holdfast's port and is not kube-apiserver.
 
 use std::time::Duration;
 
@@ -28,7 +28,7 @@ pub fn only_the_front_proxy_is_believed() {
         exchange(&server.webhook(), shown, &request)
     };
 
-    // The port itself is open; names in headers are anybody's to write.
+    // The port accepts every connection, and every client can set these headers.
     for (shown, headers) in [
         (None, ""),
         (None, MASTER),
@@ -52,7 +52,7 @@ pub fn only_the_front_proxy_is_believed() {
     }
     assert_eq!(world.status("job"), before);
 
-    // The front proxy itself: users see budgets, and only the API server is shown the gate.
+    // With the front proxy's certificate: users see budgets, and only the API server sees the gate.
     let names = |headers: &str| {
         let (code, body) = ask(Some("front-proxy-client"), headers).expect("it is accepted");
         assert_eq!(code, 200, "{body:#}");
@@ -68,7 +68,7 @@ pub fn only_the_front_proxy_is_believed() {
     remove(server);
 }
 
-/// Status code and body, or why there was no answer.
+/// Returns status code and body, or why there was no answer.
 fn exchange(address: &str, shown: Option<&str>, request: &str) -> Result<(u16, Value), String> {
     let connector = connector(shown);
     let talk = async {
@@ -77,7 +77,7 @@ fn exchange(address: &str, shown: Option<&str>, request: &str) -> Result<(u16, V
         let mut stream = connector.connect(name, stream).await.map_err(|e| e.to_string())?;
         stream.write_all(request.as_bytes()).await.map_err(|e| e.to_string())?;
         let mut answer = Vec::new();
-        // A peer that closes without a goodbye has said everything all the same.
+        // A peer may close without a TLS goodbye.
         let read = stream.read_to_end(&mut answer).await;
         let text = String::from_utf8_lossy(&answer).into_owned();
         let (head, body) = text.split_once("\r\n\r\n").ok_or_else(|| format!("{read:?}"))?;

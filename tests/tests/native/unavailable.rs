@@ -1,5 +1,5 @@
-//! `PodUnavailableBudgets` in native mode: evictions are decided at the gate, together with those of
-//! `PodDisruptionBudgets`, and everything else by the webhook.
+//! `PodUnavailableBudgets` in native mode: the gate decides evictions together with `PodDisruptionBudgets`,
+//! and the webhook decides everything else.
 
 use holdfast_e2e::evict::Eviction;
 use holdfast_e2e::pod::Pod;
@@ -25,7 +25,7 @@ pub fn evictions_and_deletes_need_room_in_both_kinds_of_budget() {
         .update_image("a", "example.com/main:second")
         .assert_refused(&["pub needs 3 available pods and has 3"]);
 
-    // With one that has room, and then with one that has none.
+    // With a PodDisruptionBudget that has room, and then with one that has none.
     world.budget("pdb", json!({"minAvailable": 2}));
     world.wait_status("pdb", "has room", |status| status["disruptionsAllowed"] == 1);
     world.evict("a").assert_denied(&["pub needs 3 available pods and has 3"]);
@@ -37,7 +37,7 @@ pub fn evictions_and_deletes_need_room_in_both_kinds_of_budget() {
     world.evict("a").assert_denied(&["pdb needs 3 healthy pods and has 3"]);
     world.wait_guard("pub", "was not charged", |s| grants(s).is_empty());
 
-    // Both have room: both are charged.
+    // Both have room, so both are charged.
     world.edit_budget("pdb", &json!({"minAvailable": 2}));
     world.wait_status("pdb", "has room", |status| status["disruptionsAllowed"] == 1);
     world.send(&Eviction::of("a").that_comes_to_nothing()).assert_came_to_nothing();

@@ -1,4 +1,4 @@
-//! Clients that evict whatever there is, spread over the API servers, which may be away.
+//! Clients that evict pods through all API servers, which may be down.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -15,7 +15,7 @@ use http::Method;
 
 use crate::workload::Workload;
 
-/// One of so many evictions that would hit a pod that is not healthy is sent.
+/// Clients send only one of this many evictions of unhealthy pods.
 const BROKEN: usize = 20;
 
 /// Longer than a webhook may take, shorter than the longest pause.
@@ -26,9 +26,9 @@ pub struct Answers(Mutex<Counted>);
 
 #[derive(Debug, Default)]
 struct Counted {
-    /// By status code; None is no answer.
+    /// By status code. None is no answer.
     codes: BTreeMap<Option<u16>, usize>,
-    /// One message of each answer that is neither 201, 404 nor 429.
+    /// One message for each code other than 201, 404 and 429.
     examples: BTreeMap<Option<u16>, String>,
 }
 
@@ -56,7 +56,7 @@ impl fmt::Display for Answers {
     }
 }
 
-/// One client, until `stop`. Every second one names the uid, as careful clients do; kubectl does not.
+/// Runs one client until `stop` is set. Every second client sends the uid. kubectl does not.
 pub fn evict_all_the_time(
     workload: &Workload,
     number: usize,
@@ -73,7 +73,7 @@ pub fn evict_all_the_time(
         let path = world.path("api/v1", "pods", name);
         let Ok(pod) = client.attempt(Method::GET, &path, None, LIMIT) else { continue };
         let Some(uid) = pod.body["metadata"]["uid"].as_str() else { continue };
-        // A broken group may be evicted all the time, and would never be whole again for another to be taken.
+        // Otherwise clients would evict a broken group all the time, and it would never be whole again.
         if !is_healthy(&pod.body) && random.below(BROKEN) > 0 {
             continue;
         }

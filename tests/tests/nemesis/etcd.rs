@@ -1,4 +1,4 @@
-//! What etcd has stored, revision by revision, through its JSON gateway.
+//! Reads etcd's stored revisions through its JSON gateway.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -10,7 +10,8 @@ use http::Method;
 use k8s_openapi::ByteString;
 use serde_json::{Value, json};
 
-/// For one request. A watch of all that happened in ten minutes takes longer, line by line.
+/// Time limit of one request. A watch of ten minutes of history takes longer, so the limit applies to each
+/// line.
 const LIMIT: Duration = Duration::from_secs(20);
 
 #[derive(Debug)]
@@ -19,16 +20,16 @@ pub struct Etcd(Client);
 /// One write of one object.
 #[derive(Clone, Debug)]
 pub struct Change {
-    /// Also the object's `resourceVersion`.
+    /// The revision, which is also the object's `resourceVersion`.
     pub revision: u64,
-    /// Such as `/registry/pods/NAMESPACE/NAME`.
+    /// The key, such as `/registry/pods/NAMESPACE/NAME`.
     pub key: String,
-    /// None if the write deleted it.
+    /// None if the write deleted the object.
     pub object: Option<Value>,
 }
 
 impl Etcd {
-    /// The one of the control plane under test, which has to run.
+    /// Connects to the etcd of the control plane under test, which must run.
     pub fn of_localkube() -> Result<Self, String> {
         let components = localkube::components()?;
         let etcd =
@@ -36,14 +37,14 @@ impl Etcd {
         Client::plain(&format!("http://127.0.0.1:{}", etcd.port)).map(Self)
     }
 
-    /// The current revision, if etcd answers soon.
+    /// Returns the current revision, if etcd answers soon.
     pub fn revision(&self) -> Option<u64> {
         let nothing = json!({"key": text("/"), "count_only": true});
         let answer = self.call("/v3/kv/range", &nothing, Duration::from_secs(1)).ok()?;
         number(&answer["header"]["revision"]).ok()
     }
 
-    /// The objects below these prefixes as of this revision.
+    /// Returns the objects below these prefixes as of this revision.
     pub fn list(&self, prefixes: &[String], revision: u64) -> Result<Vec<Change>, String> {
         let mut found = Vec::new();
         for prefix in prefixes {
@@ -56,8 +57,9 @@ impl Etcd {
         Ok(found)
     }
 
-    /// All writes below a prefix after one revision, up to and with another, at which there was one.
-    /// Fails if a write is missing: each tells which write of the same object was before it.
+    /// Returns all writes below a prefix after revision `after`, up to and including revision `until`, at
+    /// which there must be a write. Fails if a write is missing: each write names the previous write of its
+    /// object.
     pub fn history(
         &self,
         prefix: &str,
@@ -68,7 +70,7 @@ impl Etcd {
         let mut range = range(prefix);
         range["start_revision"] = json!((after + 1).to_string());
         range["prev_kv"] = json!(true);
-        // A message of everything would be larger than gRPC allows.
+        // A message with everything would exceed the limit of gRPC.
         range["fragment"] = json!(true);
         let below = first.iter().filter(|change| change.key.starts_with(prefix));
         let mut known: BTreeMap<String, u64> =
@@ -130,7 +132,7 @@ fn assert_no_gap(
 
 fn change(event: &Value) -> Result<Change, String> {
     let entry = &event["kv"];
-    // What is not said is PUT, the first of the enumeration.
+    // An absent type is PUT, the first value of the enumeration.
     if event["type"] == "DELETE" {
         let (key, revision) = (decoded(&entry["key"])?, number(&entry["mod_revision"])?);
         let key = String::from_utf8(key).map_err(|e| e.to_string())?;
@@ -164,7 +166,7 @@ fn decoded(value: &Value) -> Result<Vec<u8>, String> {
     Ok(bytes.0)
 }
 
-/// 64 bits are a string in this JSON.
+/// JSON has 64-bit numbers as strings.
 fn number(value: &Value) -> Result<u64, String> {
     let number = value.as_str().and_then(|text| text.parse().ok());
     number.ok_or_else(|| format!("{value} is no number"))

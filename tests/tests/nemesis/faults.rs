@@ -1,4 +1,4 @@
-//! What happens to API servers, to etcd and to instances of Holdfast, all at once.
+//! Faults of API servers, of etcd and of instances of Holdfast, at the same time.
 
 use std::collections::BTreeMap;
 use std::sync::Mutex;
@@ -14,9 +14,9 @@ use crate::instances::Instances;
 
 const ETCD: &str = "etcd";
 
-/// Some are longer than a webhook may take, the longest longer than a reservation lives.
+/// Some are longer than a webhook may take. The longest is longer than a reservation lives.
 const PAUSES: [u64; 4] = [1, 3, 8, 18];
-/// Short of what costs an API server its health.
+/// Short enough that API servers stay healthy.
 const ETCD_PAUSES: [u64; 3] = [1, 2, 4];
 
 #[derive(Debug)]
@@ -24,7 +24,7 @@ pub struct Nemesis<'a> {
     instances: &'a Instances,
     began: Instant,
     length: Duration,
-    /// One fault of the control plane at a time.
+    /// Held during a fault of the control plane, because only one may happen at a time.
     control_plane: Mutex<()>,
     done: Mutex<BTreeMap<&'static str, usize>>,
 }
@@ -35,12 +35,12 @@ impl<'a> Nemesis<'a> {
         Self { instances, began, length, control_plane, done }
     }
 
-    /// How often each fault happened.
+    /// Returns how often each fault happened.
     pub fn done(&self) -> BTreeMap<&'static str, usize> {
         self.done.lock().expect("not poisoned").clone()
     }
 
-    /// Until the time is over, and until all that was stopped runs again.
+    /// Injects faults until the time is over, and then restores everything.
     pub fn rage(&self, seed: u64) {
         std::thread::scope(|scope| {
             scope.spawn(|| self.until_over(Random::new(seed), Self::hit_control_plane));
@@ -116,7 +116,8 @@ impl<'a> Nemesis<'a> {
         }
     }
 
-    /// An instance and its API server together: neither notices, and both go on with what they were at.
+    /// Pauses an instance together with its API server: neither notices, and both continue their work after
+    /// it.
     fn freeze_both(&self, n: usize) {
         let _alone = self.control_plane.lock().expect("not poisoned");
         let pause = self.pause(18);
@@ -128,13 +129,13 @@ impl<'a> Nemesis<'a> {
         self.instances.resume(n);
     }
 
-    /// Not beyond the end.
+    /// Limits the pause to the end of the test.
     fn pause(&self, seconds: u64) -> Duration {
         let left = self.length.saturating_sub(self.began.elapsed());
         Duration::from_secs(seconds).min(left)
     }
 
-    /// Until it runs and is ready. Its API server may come back only later.
+    /// Starts an instance and waits until it is ready. Its API server may only be restored later.
     fn launch(&self, n: usize) {
         for _ in 0..10 {
             if !self.instances.is_down(n) {
@@ -149,7 +150,7 @@ impl<'a> Nemesis<'a> {
         panic!("instance {n} does not start again");
     }
 
-    /// Starts a component of the control plane that has ended, or lets it go on.
+    /// Starts a component of the control plane that has ended, or resumes it.
     fn bring_back(name: &str) {
         let mut last = String::new();
         for _ in 0..3 {
@@ -165,8 +166,8 @@ impl<'a> Nemesis<'a> {
         panic!("{name} does not run again: {last}");
     }
 
-    /// Also programs that ended because their API server did: a kubelet would start them again. What others need
-    /// comes first in the list, and a program may end while another is brought back.
+    /// Also restores programs that ended because their API server did, as a kubelet would. Programs that
+    /// others need come first in the list, and a program may end during the restore of another.
     fn bring_back_all(&self) {
         loop {
             let components = localkube::components().unwrap_or_else(|error| panic!("{error}"));
@@ -187,7 +188,7 @@ impl<'a> Nemesis<'a> {
     }
 }
 
-/// Returns when the process has ended: until then it looks as if it ran.
+/// Kills the program and returns when the process has ended. Until then it looks as if it ran.
 fn kill(name: &str) {
     signal(name, Signal::KILL);
     until(&format!("{name} has ended"), || {
@@ -201,7 +202,7 @@ fn signal(name: &str, signal: Signal) {
     localkube::signal(name, signal).unwrap_or_else(|error| panic!("{error}"));
 }
 
-/// As localkube calls it.
+/// Returns localkube's name of the API server.
 fn apiserver(number: usize) -> String {
     if number == 0 { "kube-apiserver".to_owned() } else { format!("kube-apiserver-{}", number + 1) }
 }

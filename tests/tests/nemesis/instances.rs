@@ -1,4 +1,4 @@
-//! Instances of Holdfast, each a client of another API server, behind one address.
+//! Instances of Holdfast behind one address. Each is a client of another API server.
 
 use std::net::TcpListener;
 use std::path::PathBuf;
@@ -17,7 +17,7 @@ pub struct Instances {
     places: Vec<Place>,
 }
 
-/// Where an instance serves and which API server it is a client of. Processes come and go.
+/// The address of an instance and its API server. Processes are replaced.
 #[derive(Debug)]
 struct Place {
     address: String,
@@ -27,7 +27,7 @@ struct Place {
 }
 
 impl Instances {
-    /// As many as there are API servers, ready.
+    /// Starts one instance for each API server, and waits until they are ready.
     pub fn start() -> Self {
         let balancer = Balancer::start();
         let place = |n| Place {
@@ -36,7 +36,8 @@ impl Instances {
             server: Mutex::default(),
         };
         let places: Vec<Place> = (0..fixture().apiservers()).map(place).collect();
-        // Known before they are ready: while the first installs, API servers call it already.
+        // The addresses must be known before the instances are ready: API servers call them while the first
+        // one installs.
         for place in &places {
             balancer.add(place.address.clone());
         }
@@ -54,7 +55,7 @@ impl Instances {
         self.places.len()
     }
 
-    /// Starts the instance where none runs, and waits until it is ready. Fails if its API server is away.
+    /// Starts the instance if it is down, and waits until it is ready. Fails if its API server is down.
     pub fn launch(&self, n: usize) -> Result<(), String> {
         let place = &self.places[n];
         let name = format!("nemesis-{n}-{}", self.started.fetch_add(1, Ordering::Relaxed));
@@ -74,7 +75,7 @@ impl Instances {
         }
     }
 
-    /// Tells it to end, and kills it if it has not soon: its API server may be away.
+    /// Sends SIGTERM, and kills the process if it does not end soon: its API server may be down.
     pub fn terminate(&self, n: usize) {
         if let Some(mut server) = self.places[n].lock().take() {
             server.terminate();
@@ -91,7 +92,7 @@ impl Instances {
         self.places[n].lock().as_ref().inspect(|server| server.resume());
     }
 
-    /// The decisions of the processes that run now.
+    /// Returns the number of decisions of each running process.
     pub fn decided(&self, namespace: &str) -> Vec<usize> {
         let decided = |place: &Place| {
             place.lock().as_ref().map_or(0, |server| server.decisions(namespace).len())
@@ -106,8 +107,8 @@ impl Place {
     }
 }
 
-/// Below the range from which the kernel takes the ports of connections: the port stays free while the
-/// instance is down.
+/// Returns an address with a port below the range of the kernel for connections, so the port stays free while
+/// the instance is down.
 fn free_address() -> String {
     static NEXT: AtomicUsize = AtomicUsize::new(0);
     let first = std::process::id() as usize;

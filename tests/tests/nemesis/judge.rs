@@ -1,4 +1,4 @@
-//! The auditor's judgement of all that etcd has stored.
+//! Judges the history of etcd with the auditor.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -9,10 +9,10 @@ use serde_json::Value;
 
 use crate::etcd::Change;
 
-/// How many writes to show before one that broke a rule.
+/// The number of writes to print before a violation.
 const SHOWN: usize = 60;
 
-/// Goes through all that was stored, write by write. `at` is the time of a revision.
+/// Audits all stored writes in order. `at` returns the time of a revision.
 pub fn judge(first: &[Change], history: &[Change], at: impl Fn(u64) -> Duration) -> Audit {
     let there = first.iter().filter_map(|change| Some((change, change.object.as_ref()?)));
     let mut last: BTreeMap<&str, &Value> =
@@ -30,7 +30,7 @@ pub fn judge(first: &[Change], history: &[Change], at: impl Fn(u64) -> Duration)
     audit
 }
 
-/// A broken rule, and the writes before it, one a line.
+/// Describes a violation and the writes before it, one per line.
 pub fn explain((revision, finding): &(u64, Finding), history: &[Change]) -> String {
     let before = history.iter().rev().filter(|change| change.revision <= *revision).take(SHOWN);
     let mut lines: Vec<String> = before.map(describe).collect();

@@ -1,5 +1,5 @@
-//! Ends pods in the place of kwok, which deletes by name: after a pause of its API server it would hit the
-//! successor of the pod that it means. Here the uid is a precondition.
+//! Deletes terminating pods instead of kwok. kwok deletes by name, so after a pause of its API server it
+//! would delete the successor. This test uses the uid as a precondition.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -10,12 +10,12 @@ use holdfast_e2e::fixture::fixture;
 use http::Method;
 use serde_json::{Value, json};
 
-/// How long containers take to end.
+/// The time that containers take to end.
 const GRACE: Duration = Duration::from_millis(500);
-/// For an API server to answer, before the next is asked.
+/// Time limit of one API server, before the next is tried.
 const LIMIT: Duration = Duration::from_secs(2);
 
-/// Until `stop`, through whichever API server answers.
+/// Runs until `stop` is set, through any API server that answers.
 pub fn run(pods: &str, stop: &AtomicBool) {
     let connect = |n| Client::new(&fixture().kubeconfig_of("admin", n)).expect("it is in use");
     let clients: Vec<Client> = (0..fixture().apiservers()).map(connect).collect();
@@ -29,7 +29,7 @@ pub fn run(pods: &str, stop: &AtomicBool) {
     }
 }
 
-/// Ends the pods that have been terminating for long enough.
+/// Deletes the pods that have been terminating for long enough.
 fn round(client: &Client, pods: &str, since: &mut BTreeMap<String, Instant>) -> Result<(), String> {
     let list = client.attempt(Method::GET, pods, None, LIMIT)?;
     if !list.is_success() {

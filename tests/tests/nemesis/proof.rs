@@ -1,4 +1,4 @@
-//! That the judgement finds what it is there to find: short histories, written by hand.
+//! Tests that the judgement finds violations, with short histories written by hand.
 
 use std::time::Duration;
 
@@ -50,7 +50,8 @@ pub fn the_rest_of_a_broken_group_is_no_second_loss() {
     assert_eq!(rules(&audit), [Rule::S1]);
 }
 
-/// One write a second, after a set of three groups of two, of which two have to be healthy.
+/// Audits a history with one write per second, after a set of three groups of two. Two groups must be
+/// healthy.
 fn judged(history: &[Change]) -> Audit {
     let numbered = history.iter().cloned().zip(10..);
     let history: Vec<Change> =
@@ -93,7 +94,7 @@ fn gone(name: &str) -> Change {
     Change { object: None, ..put(&format!("s-{name}"), pod(name)) }
 }
 
-/// The budget with grants for these pods.
+/// Returns the budget with grants for these pods.
 fn grant(pods: &[&str]) -> Change {
     let grant =
         |pod: &&str| json!({"pod": format!("s-{pod}"), "uid": format!("u-{pod}"), "cost": 1});
@@ -110,7 +111,7 @@ fn grant(pods: &[&str]) -> Change {
     put("b", budget)
 }
 
-/// `0` is the leader of group 0, `0-1` its worker.
+/// Returns a pod: `0` is the leader of group 0, `0-1` its worker.
 fn pod(name: &str) -> Value {
     let (group, _) = name.split_once('-').unwrap_or((name, "0"));
     json!({

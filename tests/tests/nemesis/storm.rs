@@ -1,4 +1,4 @@
-//! The test: faults everywhere while clients evict, and then a look at all that was stored.
+//! The test: faults everywhere while clients evict, and then an audit of the stored history.
 
 use std::env;
 use std::fs;
@@ -25,7 +25,7 @@ const CLIENTS: usize = 32;
 
 const CONTROLLERS: &str = "kube-controller-manager";
 
-/// A grant whose eviction came to nothing ends after two minutes.
+/// A grant whose pod was not deleted ends after two minutes.
 const EXPIRED: Duration = Duration::from_mins(4);
 
 pub fn faults_in_every_part_break_no_budget() {
@@ -66,7 +66,7 @@ pub fn faults_in_every_part_break_no_budget() {
         instances.decided(&workload.world.namespace)
     );
     drop(workload);
-    // Which takes instances that run, in native mode.
+    // In native mode this needs running instances.
     server::uninstall().expect("it can be uninstalled");
     assert!(answers.count(201) > 0 && answers.count(429) > 0, "{answers}");
     assert!(audit.evicted() > 0, "no eviction took a pod");
@@ -74,7 +74,7 @@ pub fn faults_in_every_part_break_no_budget() {
     assert!(problems.is_empty(), "{}", problems.join("\n"));
 }
 
-/// Clients until the faults are over.
+/// Runs the clients until the faults are over.
 fn storm(workload: &Workload, nemesis: &Nemesis<'_>, seed: u64, answers: &Answers) {
     let stop = AtomicBool::new(false);
     std::thread::scope(|scope| {
@@ -88,12 +88,12 @@ fn storm(workload: &Workload, nemesis: &Nemesis<'_>, seed: u64, answers: &Answer
     });
 }
 
-/// Waits until all is as if nothing had happened; what is not.
+/// Waits until everything has recovered. Returns what has not.
 fn settle(workload: &Workload, etcd: &Etcd) -> Vec<String> {
     let mut problems = Vec::new();
     if workload.wait_whole(etcd).is_err() {
-        // Its garbage collector can miss workers whose StatefulSet was deleted while API servers were away. Their names
-        // are taken then, and the group never comes back.
+        // The garbage collector can miss workers whose StatefulSet was deleted while API servers were down.
+        // Their names are then in use, and the group never recovers.
         println!("not every group is whole: restart {CONTROLLERS}");
         problems.extend(localkube::restart_dead(CONTROLLERS).err());
         problems.extend(workload.wait_whole(etcd).err());
@@ -108,7 +108,7 @@ fn settle(workload: &Workload, etcd: &Etcd) -> Vec<String> {
     problems
 }
 
-/// All that was stored, in order.
+/// Returns all stored writes, in order.
 fn history(workload: &Workload, etcd: &Etcd, first: &[Change], from: u64) -> Vec<Change> {
     let mut history = Vec::new();
     for (prefix, last) in workload.prefixes().iter().zip(workload.mark_end()) {
@@ -133,7 +133,7 @@ fn report(mode: &str, audit: &Audit, answers: &Answers, clock: &Clock, history: 
     }
 }
 
-/// For people to look into.
+/// Saves the history for a human reader.
 fn keep(mode: &str, first: &[Change], history: &[Change]) {
     let line = |change: &Change| -> Value {
         json!({"revision": change.revision, "key": change.key, "object": change.object})
@@ -144,7 +144,7 @@ fn keep(mode: &str, first: &[Change], history: &[Change]) {
     fs::write(&path, lines.join("\n")).unwrap_or_else(|e| panic!("{}: {e}", path.display()));
 }
 
-/// Which revision etcd had when.
+/// Records the time of each revision of etcd.
 #[derive(Debug)]
 struct Clock {
     began: Instant,
@@ -156,7 +156,7 @@ impl Clock {
         Self { began, seen: Mutex::default() }
     }
 
-    /// Until `stop`.
+    /// Runs until `stop` is set.
     fn run(&self, etcd: &Etcd, stop: &AtomicBool) {
         while !stop.load(Ordering::Relaxed) {
             if let Some(revision) = etcd.revision() {
@@ -167,7 +167,7 @@ impl Clock {
         }
     }
 
-    /// The time of a revision, to a fraction of a second.
+    /// Returns the time of a revision, to a fraction of a second.
     fn at(&self, revision: u64) -> Duration {
         let seen = self.seen.lock().expect("not poisoned");
         let first = seen.partition_point(|(_, known)| *known < revision);

@@ -1,4 +1,4 @@
-//! `LeaderWorkerSet`s under budgets that overlap.
+//! `LeaderWorkerSet`s under overlapping budgets.
 
 use std::time::{Duration, Instant};
 
@@ -9,15 +9,15 @@ use serde_json::{Value, json};
 use crate::etcd::Etcd;
 
 const NODES: usize = 4;
-/// Of each set.
+/// The number of groups of each set.
 pub const GROUPS: usize = 8;
-/// Of each group.
+/// The number of pods of each group.
 const PODS: usize = 3;
 
 const SETS: [&str; 2] = ["a", "b"];
 const SET_API: &str = "apis/leaderworkerset.x-k8s.io/v1";
 
-/// For a busy machine, whose API servers have just come back.
+/// For a busy machine whose API servers have just restarted.
 const PATIENCE: Duration = Duration::from_mins(3);
 
 #[derive(Debug)]
@@ -26,7 +26,7 @@ pub struct Workload {
 }
 
 impl Workload {
-    /// All groups are Ready, and every status says so.
+    /// Creates the sets and budgets. Waits until all groups are Ready and every status shows this.
     pub fn create(etcd: &Etcd) -> Self {
         let world = World::new("nemesis");
         (0..NODES).for_each(|i| drop(world.node(&format!("n{i}"))));
@@ -46,7 +46,7 @@ impl Workload {
         workload
     }
 
-    /// Names of all pods when every group is whole.
+    /// Returns the names of all pods when every group is whole.
     pub fn pods() -> Vec<String> {
         let groups = SETS.iter().flat_map(|set| (0..GROUPS).map(move |i| format!("{set}-{i}")));
         let workers = |leader: String| {
@@ -56,13 +56,14 @@ impl Workload {
         groups.flat_map(workers).collect()
     }
 
-    /// The places in etcd of all that decides whether a group is healthy and how many have to be.
+    /// Returns the prefixes in etcd of all objects that decide about the health of groups and the desired
+    /// number.
     pub fn prefixes(&self) -> Vec<String> {
         let namespace = &self.world.namespace;
         KINDS.iter().map(|(at, ..)| format!("/registry/{at}/{namespace}/")).collect()
     }
 
-    /// The state that etcd has now.
+    /// Returns the present state in etcd.
     pub fn state(&self, etcd: &Etcd) -> Result<Audit, String> {
         let revision = etcd.revision().ok_or("etcd does not answer")?;
         let stored = etcd.list(&self.prefixes(), revision)?;
@@ -79,7 +80,7 @@ impl Workload {
         })
     }
 
-    /// Every status has the numbers of a recount.
+    /// Waits until every status has the numbers of a recount.
     pub fn wait_status_is_true(&self, etcd: &Etcd) -> Result<(), String> {
         wait(PATIENCE, "every status equals a recount", || {
             let wrong = self.state(etcd)?.wrong_statuses();
@@ -87,7 +88,7 @@ impl Workload {
         })
     }
 
-    /// Waits until no grant is on record; how long that took.
+    /// Waits until no grant is recorded. Returns how long that took.
     pub fn wait_no_grants(&self, etcd: &Etcd, limit: Duration) -> Result<Duration, String> {
         let began = Instant::now();
         wait(limit, "no grant is left", || {
@@ -97,8 +98,8 @@ impl Workload {
         Ok(began.elapsed())
     }
 
-    /// Writes to an object of every kind, at the end of all: the revision of each write, in the order
-    /// of [`Self::prefixes`].
+    /// Writes an object of every kind at the end. Returns the revision of each write, in the order of
+    /// [`Self::prefixes`].
     pub fn mark_end(&self) -> Vec<u64> {
         let mark = json!({"metadata": {"annotations": {"e2e.holdfast.dev/end": "true"}}});
         let admin = &self.world.admin;
@@ -119,7 +120,7 @@ impl Workload {
 }
 
 impl Drop for Workload {
-    /// At once, and not when the namespace goes: until then they would be written.
+    /// Deletes the budgets at once. Otherwise Holdfast would write them until the namespace is gone.
     fn drop(&mut self) {
         let limit = Duration::from_secs(20);
         let sets = self.world.path(SET_API, "leaderworkersets", "");
@@ -131,7 +132,8 @@ impl Drop for Workload {
     }
 }
 
-/// Asks until it holds. Fails with what was seen last: the history is still to be looked at.
+/// Repeats until it succeeds. After a failure it returns the last state, because the history must still be
+/// audited.
 fn wait(
     limit: Duration,
     what: &str,
@@ -147,7 +149,7 @@ fn wait(
     Ok(())
 }
 
-/// Where etcd has a kind, and the API.
+/// The prefix in etcd of each kind, and its API.
 const KINDS: [(&str, &str, &str); 4] = [
     ("pods", "api/v1", "pods"),
     ("statefulsets", "apis/apps/v1", "statefulsets"),
@@ -155,7 +157,7 @@ const KINDS: [(&str, &str, &str); 4] = [
     ("policy.holdfast.dev/poddisruptionbudgets", "", "poddisruptionbudgets"),
 ];
 
-/// Name, labels of the pods, threshold. Every pod is under two.
+/// Returns name, labels of the pods, and threshold. Two budgets cover every pod.
 fn budgets() -> [(&'static str, Value, (&'static str, usize)); 3] {
     [
         ("a", json!({"set": "a"}), ("maxUnavailable", 2)),
@@ -174,7 +176,8 @@ fn manifest(world: &World, name: &str) -> Value {
             "workerTemplate": {
                 "metadata": {
                     "labels": {"app": "nemesis", "set": name},
-                    // Not kwok ends them, which deletes by name and may hit a successor: see `kubelet`.
+                    // kwok must not delete them, because it deletes by name and may delete a successor: see
+                    // `kubelet`.
                     "annotations": {"localkube/lingers": "10h"},
                 },
                 "spec": {

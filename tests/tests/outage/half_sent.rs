@@ -1,4 +1,4 @@
-//! An admission request of which only a part has been sent: as much in flight as can be.
+//! An admission request of which only a part has been sent.
 
 use std::time::Duration;
 
@@ -54,7 +54,7 @@ impl HalfSent {
             stream.write_all(head.as_bytes()).await.expect("the server reads");
             stream.write_all(first).await.expect("the server reads");
             stream.flush().await.expect("the server reads");
-            // It has to have arrived: what has not is not in flight.
+            // Wait until it has arrived. Before that, the request is not in progress.
             tokio::time::sleep(Duration::from_millis(300)).await;
             stream
         });

@@ -1,4 +1,4 @@
-//! What `serve --install` puts on a cluster, and what `uninstall` leaves of it.
+//! The objects of `serve --install`, and the state after `uninstall`.
 
 use std::time::Duration;
 
@@ -28,7 +28,7 @@ pub fn what_was_installed_can_be_removed_without_a_trace() {
     ] {
         assert!(with.iter().any(|found| found.ends_with(object)), "{object} was not installed");
     }
-    // A second start finds everything in place; a budget goes with its kind.
+    // A second start finds everything in place. Budgets are deleted with their definition.
     server.terminate();
     assert_eq!(server.wait().code(), Some(0));
     let mut server = Server::start("install-again").expect("it starts again");
@@ -50,17 +50,17 @@ pub fn what_was_installed_can_be_removed_without_a_trace() {
     let told = server::uninstall().expect("it can be uninstalled");
     assert!(told.contains("removed mutatingwebhookconfiguration/holdfast"), "{told}");
     assert!(told.contains("with 1 budget"), "{told}");
-    // The API server takes a moment to stop serving a kind.
+    // The API server takes some time to stop serving a kind.
     until("nothing of ours is left", || {
         let left: Vec<String> = everything().difference(&before).cloned().collect();
         if left.is_empty() { Ok(()) } else { Err(left.join("\n")) }
     });
-    // Safe to repeat.
+    // It can be repeated.
     let told = server::uninstall().expect("it can be uninstalled again");
     assert!(!told.contains("removed"), "{told}");
 }
 
-/// What was made of a definition that is about to go would go with it.
+/// Objects of a definition that is being deleted would be deleted with it.
 pub fn what_is_being_removed_is_waited_for() {
     let mut server = Server::start("install-before").expect("it starts");
     let admin = &fixture().admin;
@@ -94,7 +94,7 @@ pub fn what_is_being_removed_is_waited_for() {
     let _ = server::uninstall().expect("it can be uninstalled");
 }
 
-/// Otherwise each would undo the other's work.
+/// Otherwise each would undo the work of the other.
 pub fn whoever_installs_is_waited_for() {
     let mut server = Server::start("install-turn").expect("it starts");
     let admin = &fixture().admin;
@@ -117,7 +117,7 @@ pub fn whoever_installs_is_waited_for() {
     assert_eq!(server.wait().code(), Some(0));
 }
 
-/// Whichever comes first: what is there is whole, or nothing is.
+/// Whichever is first: afterwards the installation is complete or absent.
 pub fn all_at_once_leave_no_half() {
     let admin = &fixture().admin;
     let parts = [
@@ -154,16 +154,16 @@ pub fn all_at_once_leave_no_half() {
     }
 }
 
-/// Serving needs no right but those that are printed with it, whatever is chosen.
+/// Serving needs only the printed rights, for every choice of features.
 pub fn what_is_printed_serves_and_goes_without_a_trace() {
-    // What earlier tests have left.
+    // Remove what earlier tests have left.
     let _ = server::uninstall().expect("it can be uninstalled");
     printed::await_namespace_gone();
     let before = everything();
     let shape = Shape::of_cluster();
     let all =
         [shape.flag(), "--pod-unavailable-budgets", "--clear-stale-disruption-targets", "--page"];
-    // Where the cluster has no PodGroups there are none without Holdfast's.
+    // If the cluster has no PodGroups, tests need those of Holdfast.
     let least = if shape == Shape::Kubernetes { &[][..] } else { &all[..1] };
     for flags in [least, &all] {
         let mut server = printed::start("printed", flags, &[]).expect("it starts");

@@ -1,4 +1,4 @@
-//! Holdfast goes away while evictions are under way.
+//! Holdfast ends while evictions are in progress.
 
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
@@ -52,8 +52,7 @@ pub fn killed_in_a_drain_nothing_is_evicted_until_it_is_back() {
     assert_eq!(server.wait().code(), Some(0));
 }
 
-/// Grants that were recorded and not answered, or answered and not seen to end, count for whoever
-/// starts next.
+/// Grants that were recorded and not answered, or answered and not completed, count for the next instance.
 pub fn a_crash_in_a_storm_leaves_the_count_right() {
     const REPLICAS: usize = 6;
     let mut server = Server::start("storm").expect("it starts");
@@ -71,7 +70,7 @@ pub fn a_crash_in_a_storm_leaves_the_count_right() {
             let (world, pods, stop) = (&world, &pods, &stop);
             let (answers, failures) = (&answers, &failures);
             scope.spawn(move || {
-                // Each begins with another replica.
+                // Each client begins with another replica.
                 for pod in pods.iter().cycle().skip(client * 3) {
                     if stop.load(Ordering::Relaxed) {
                         return;
@@ -94,8 +93,8 @@ pub fn a_crash_in_a_storm_leaves_the_count_right() {
         stop.store(true, Ordering::Relaxed);
         server
     });
-    // A grant that nobody was told of has broken its replica on paper: once every pod has been
-    // asked for, it is broken in fact, and no other is.
+    // A grant whose answer no client got counts its replica as broken. After every pod was requested, that
+    // replica is really broken, and no other is.
     for pod in &pods {
         let outcome = world.evict(pod);
         assert!([201, 404, 429].contains(&outcome.code), "{outcome:#?}");
@@ -114,7 +113,7 @@ pub fn a_termination_answers_what_is_in_flight() {
     world.replica("b", 1, 1, &[&node]);
     world.budget("job", json!({"minAvailable": 1, "budgetScope": "Workload"}));
 
-    // Half of a request is there when the signal comes.
+    // Half of a request has arrived when the signal comes.
     let request = HalfSent::begin(&server.webhook(), &world.namespace, "a-0");
     server.terminate();
     std::thread::sleep(Duration::from_millis(500));
@@ -122,7 +121,7 @@ pub fn a_termination_answers_what_is_in_flight() {
     assert_eq!(answer["response"]["allowed"], true, "{answer:#}");
     assert_eq!(server.wait().code(), Some(0), "{}", server.log());
     assert!(!server.is_ready_file_there());
-    // What was answered is on record, and whoever starts next counts it.
+    // Every answer is recorded, and the next instance counts it.
     let status = world.status("job");
     assert_eq!(grants(&status), [("a-0".into(), 1)], "{status:#}");
     let mut server = Server::start("terminated-restarted").expect("it starts again");

@@ -1,4 +1,4 @@
-//! Holdfast comes, goes and fails to start. One test after the other, each with servers of its own.
+//! Holdfast starts, ends and fails to start. The tests run one after the other, each with its own servers.
 
 mod half_sent;
 mod install;
@@ -21,7 +21,7 @@ fn main() -> ExitCode {
         unenforced::a_drain_that_nothing_would_hold_back_is_refused_and_why_says_so,
         undecodable::an_undecodable_object_is_reported_once_and_does_not_stop_the_watch,
     ];
-    // Where the Service can lead to this machine.
+    // Only if the Service can point at this machine.
     let printed = tests![install::what_is_printed_serves_and_goes_without_a_trace];
     tests.extend(printed.into_iter().map(Test::on_localkube));
     let of_the_process = tests![

@@ -1,4 +1,4 @@
-//! Objects that cannot be read.
+//! Objects that cannot be decoded.
 
 use holdfast_e2e::fixture::fixture;
 use holdfast_e2e::pod::Pod;
@@ -10,8 +10,7 @@ use serde_json::{Value, json};
 const CRDS: &str = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
 const GROUP: &str = "scheduling.holdfast.dev";
 
-/// Somebody else's definition of a kind that Holdfast reads, without a schema that would keep
-/// nonsense out.
+/// A foreign definition of a kind that Holdfast reads, whose schema accepts any content.
 struct LooseKind;
 
 impl LooseKind {
@@ -35,7 +34,7 @@ impl LooseKind {
                 }],
             },
         });
-        // With Holdfast's own, which earlier tests may have left.
+        // Remove Holdfast's own definition, which earlier tests may have left.
         let _ = server::uninstall().expect("it can be uninstalled");
         let _ = fixture().admin.post(CRDS, &crd).ok();
         until("the kind is served", || {
@@ -68,13 +67,13 @@ pub fn an_undecodable_object_is_reported_once_and_does_not_stop_the_watch() {
     let world = World::new("undecodable");
     let node = world.node("n");
     create(&world, "listed", &json!("abc"));
-    // Which would put its own in the place of it.
+    // Otherwise it would replace the definition by its own.
     let mut server = Server::start_with("undecodable", &["--pod-groups", "off"])
         .expect("one bad object does not keep it from starting");
     create(&world, "watched", &json!(["abc"]));
     create(&world, "good", &json!(1));
 
-    // Seen after the bad ones, and in force.
+    // This pod is delivered after the unreadable ones, and it counts.
     let pod = |name: &str, group: &str| {
         Pod::new(name).on(&node).annotation("holdfast.dev/pod-group", group)
     };
@@ -82,7 +81,7 @@ pub fn an_undecodable_object_is_reported_once_and_does_not_stop_the_watch() {
     world.wait_ready("good-0");
     world.budget("job", json!({"minAvailable": 0, "budgetScope": "Workload"}));
     world.wait_status("job", "has room", |s| s["disruptionsAllowedReplicas"] == 1);
-    // What cannot be read protects all the same.
+    // Unreadable budgets still protect.
     world.pod(&pod("bad-0", "watched"));
     world.wait_ready("bad-0");
     world.wait_status("job", "is closed", |s| {

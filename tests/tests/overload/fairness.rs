@@ -1,5 +1,5 @@
-//! An eviction keeps its seat at the API server while it waits for Holdfast, whose write needs a seat
-//! too.
+//! An eviction keeps its seat at the API server while it waits for Holdfast, and Holdfast's write needs a
+//! seat too.
 
 use std::collections::BTreeMap;
 use std::sync::Barrier;
@@ -16,21 +16,21 @@ use serde_json::json;
 const PODS: usize = 300;
 const NEEDED: usize = 100;
 
-/// Attempts of a client that is told to come back later.
+/// How often a client tries again after 429.
 const PATIENT: usize = 5;
 
 pub fn three_hundred_evictions_at_once_are_all_answered() {
     let (_server, world) = start("fair");
     let answers = evict_all(&world, PATIENT);
 
-    // Not one was lost or given away.
+    // Every budgeted eviction succeeded, and no other.
     let summary = answers.summary();
     assert_eq!(answers.count(Kind::Evicted), PODS - NEEDED, "{summary}");
     assert_eq!(answers.count(Kind::Denied), NEEDED, "{summary}");
     assert_eq!(world.pods().len(), NEEDED);
 }
 
-/// Shows that the test above is one: both are in the pool of all users then.
+/// Shows that the test above can fail: without the flow schema both use the pool of all users.
 pub fn without_our_flow_schema_they_wait_for_each_other() {
     let (_server, world) = start("unfair");
     for kind in ["flowschemas", "prioritylevelconfigurations"] {
@@ -41,7 +41,7 @@ pub fn without_our_flow_schema_they_wait_for_each_other() {
             if answer.code == 404 { Ok(()) } else { Err(answer.body.to_string()) }
         });
     }
-    // The API server hears of it by a watch.
+    // The API server notices by a watch.
     std::thread::sleep(Duration::from_secs(2));
     let answers = evict_all(&world, 1);
 
@@ -70,12 +70,12 @@ fn start(name: &str) -> (Uninstalled, World) {
     (server, world)
 }
 
-/// Ends with what it installed.
+/// Uninstalls when it is dropped.
 struct Uninstalled(Server);
 
 impl Drop for Uninstalled {
     fn drop(&mut self) {
-        // First what would wait for the server.
+        // First remove the objects that would wait for the server.
         if let Err(error) = server::uninstall() {
             eprintln!("{error}");
         }
@@ -86,11 +86,11 @@ impl Drop for Uninstalled {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Kind {
     Evicted,
-    /// By the budget.
+    /// A budget denied.
     Denied,
-    /// By the API server, which has too many others to serve first.
+    /// The API server rejected it, because it had too many other requests.
     Rejected,
-    /// Holdfast gave up on its write, or the API server on Holdfast.
+    /// Holdfast gave up its write, or the API server gave up waiting for Holdfast.
     InVain,
 }
 
@@ -110,7 +110,7 @@ impl Answers {
         self.0.iter().filter(|(outcome, _)| kind(outcome) == wanted).count()
     }
 
-    /// How many of each answer, when the last of them came, and the words of one.
+    /// Returns how many answers of each kind there were, the time of the last, and one message.
     fn summary(&self) -> String {
         let mut kinds: BTreeMap<Kind, (usize, Duration, &Outcome)> = BTreeMap::new();
         for (outcome, time) in &self.0 {
@@ -127,7 +127,7 @@ impl Answers {
     }
 }
 
-/// All at the same moment. Whom the API server rejects tries again, as every client does.
+/// Evicts all pods at the same time. A rejected client tries again, as every client does.
 fn evict_all(world: &World, attempts: usize) -> Answers {
     assert_ne!(fixture().drainer_kubeconfig, fixture().admin_kubeconfig, "not as an administrator");
     let start = Barrier::new(PODS);

@@ -1,5 +1,5 @@
 //! A kube-apiserver that serves few requests at a time: `--max-requests-inflight=20
-//! --max-mutating-requests-inflight=20`. One test after the other, each with a server of its own.
+//! --max-mutating-requests-inflight=20`. The tests run one after the other, each with its own server.
 
 mod fairness;
 

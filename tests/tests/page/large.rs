@@ -1,4 +1,4 @@
-//! As much as the page has to take.
+//! The web page with a large cluster.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;

@@ -1,4 +1,5 @@
-//! The page for people, in a real Chromium, on a real cluster. One test after the other: each looks at all of it.
+//! The web page in a real Chromium on a real cluster. The tests run one after the other, because each sees
+//! the whole cluster.
 
 mod large;
 mod look;
@@ -26,7 +27,7 @@ fn main() -> ExitCode {
     suite::run(Arguments::from_args(), 1, &tests, start, shared::stop)
 }
 
-/// One that looks at what is of this world: what earlier tests have left goes away by and by.
+/// Opens the page with a filter for this test's objects, because objects of earlier tests may still exist.
 fn browser_at(world: &World) -> Browser {
     let browser = Browser::start();
     browser.open(shared::server().board());

@@ -1,4 +1,4 @@
-//! The API of Kruise, as its users know it.
+//! The API of Kruise, as its users use it.
 
 use holdfast_e2e::kubectl::kubectl;
 use holdfast_e2e::world::World;
@@ -8,7 +8,7 @@ const ALPHA: &str = "apis/policy.kruise.io/v1alpha1";
 const BETA: &str = "apis/policy.kruise.io/v1beta1";
 const PLURAL: &str = "podunavailablebudgets";
 
-/// A client that knows nothing but Kruise's `v1alpha1` reads, changes and writes back.
+/// A client that only knows Kruise's `v1alpha1` reads, changes and writes back.
 pub fn both_versions_are_served_and_the_old_one_drops_nothing() {
     let world = World::new("versions");
     let spec = json!({
@@ -26,7 +26,7 @@ pub fn both_versions_are_served_and_the_old_one_drops_nothing() {
     let annotations = &old["metadata"]["annotations"];
     assert_eq!(annotations["kruise.io/pub-protect-operations"], "DELETE,EVICT", "{old:#}");
     assert_eq!(annotations["pub.kruise.io/protect-total-replicas"], "5", "{old:#}");
-    // All that its types have.
+    // All fields of its types.
     let known = ["selector", "targetRef", "maxUnavailable", "minAvailable"];
     let fields = old["spec"].as_object_mut().expect("it has a spec");
     fields.retain(|field, _| known.contains(&field.as_str()));
@@ -37,7 +37,7 @@ pub fn both_versions_are_served_and_the_old_one_drops_nothing() {
     let now = world.admin.get(&world.path(BETA, PLURAL, "job")).ok().body;
     assert_eq!(now["spec"], expected, "{now:#}");
 
-    // Kruise's manifests, as they are.
+    // Manifests from Kruise, unchanged.
     let manifest = json!({
         "apiVersion": "policy.kruise.io/v1alpha1",
         "kind": "PodUnavailableBudget",
@@ -102,7 +102,7 @@ pub fn what_is_refused_is_told_why() {
     let narrower = json!({"matchLabels": {"app": "a", "tier": "b"}});
     let overlaps = world.try_guard("wrong", json!({"maxUnavailable": 1, "selector": narrower}));
     assert!(overlaps.message().contains("in conflict with other"), "{}", overlaps.message());
-    // Different keys: nobody can tell.
+    // The keys differ, so an overlap is unknown.
     let other = json!({"matchLabels": {"tier": "b"}});
     let _ = world.try_guard("other", json!({"maxUnavailable": 1, "selector": other})).ok();
     let change = json!({"spec": {"selector": app("c")}});

@@ -1,10 +1,10 @@
-//! More than one budget on a pod.
+//! Several budgets on one pod.
 
 use holdfast_e2e::pod::Pod;
 use holdfast_e2e::world::{World, grants, is_condition};
 use serde_json::json;
 
-/// With a `PodDisruptionBudget`, which guards from evictions alone.
+/// With a `PodDisruptionBudget`, which protects only from evictions.
 pub fn an_eviction_needs_both_and_is_charged_to_both_or_none() {
     let world = World::new("pdb-pub");
     let node = world.node("n");
@@ -14,12 +14,12 @@ pub fn an_eviction_needs_both_and_is_charged_to_both_or_none() {
     }
     world.budget("pdb", json!({"minAvailable": 2}));
     world.guard("pub", json!({"minAvailable": 3, "protectTotalReplicas": 3}));
-    // The one has room, the other has none.
+    // One has room, the other has none.
     world.evict("a").assert_denied(&["pub needs 3 available pods and has 3"]);
     world.wait_status("pdb", "has no grants left", |s| {
         grants(s).is_empty() && s["disruptionsAllowed"] == 1
     });
-    // And the other way round.
+    // And the opposite.
     world.edit_budget("pdb", &json!({"minAvailable": 3}));
     world.wait_status("pdb", "has no room", |s| s["disruptionsAllowed"] == 0);
     world.edit_guard("pub", &json!({"minAvailable": 1}));
@@ -28,7 +28,7 @@ pub fn an_eviction_needs_both_and_is_charged_to_both_or_none() {
     world.wait_guard("pub", "has no grants left", |s| {
         grants(s).is_empty() && s["unavailableAllowed"] == 2
     });
-    // Both have room for one: both are charged, and neither has room for another.
+    // Both have room for one: both are charged, and then neither has room.
     world.edit_budget("pdb", &json!({"minAvailable": 2}));
     world.wait_status("pdb", "has room", |s| s["disruptionsAllowed"] == 1);
     world.evict_in_vain("a");
@@ -36,12 +36,12 @@ pub fn an_eviction_needs_both_and_is_charged_to_both_or_none() {
         assert_eq!(grants(&status), [("a".to_owned(), 1)], "{status:#}");
     }
     world.evict("b").assert_denied(&["pdb needs 2 healthy pods and has 2"]);
-    // A delete is none of the PodDisruptionBudget's business.
+    // The PodDisruptionBudget does not check deletes.
     world.delete("b").assert_passed();
     world.delete("c").assert_refused(&["pub needs 1 available pods and has 1"]);
 }
 
-/// Selectors by different keys are not refused, for nobody can tell. Pods show it.
+/// Selectors with different keys are not refused, because an overlap is unknown. Pods show it.
 pub fn a_pod_under_two_needs_both() {
     let world = World::new("two-pubs");
     let node = world.node("n");

@@ -1,4 +1,4 @@
-//! What Kruise is known to get wrong.
+//! Known defects of Kruise that Holdfast does not have.
 
 use holdfast_e2e::evict::Eviction;
 use holdfast_e2e::pod::Pod;
@@ -11,7 +11,7 @@ use crate::workload;
 
 const ALL: &str = "?dryRun=All";
 
-/// There a budget whose status is not computed yet lets everything pass.
+/// In Kruise, a budget without a computed status allows everything.
 pub fn what_says_that_it_is_enforced_guards_at_once() {
     for round in 0..4 {
         let world = World::new("fresh");
@@ -26,7 +26,7 @@ pub fn what_says_that_it_is_enforced_guards_at_once() {
     }
 }
 
-/// There the old spec counts until the controller has seen the new one.
+/// In Kruise, the old spec counts until the controller has processed the new one.
 pub fn a_tightened_budget_is_enforced_at_once() {
     let world = World::new("tight");
     pods(&world, &["a", "b", "c"]);
@@ -40,7 +40,7 @@ pub fn a_tightened_budget_is_enforced_at_once() {
     world.delete("a").assert_passed();
 }
 
-/// There pods carry the name of their budget, which is never put right.
+/// In Kruise, pods have the name of their budget, which is never corrected.
 pub fn pods_that_name_another_budget_are_guarded_by_the_one_that_selects_them() {
     const NAMES: [&str; 2] = ["kruise.io/related-pub", "pub.kruise.io/related-pub"];
     let world = World::new("stale");
@@ -54,7 +54,7 @@ pub fn pods_that_name_another_budget_are_guarded_by_the_one_that_selects_them() 
     let spec = json!({"minAvailable": 2, "protectTotalReplicas": 2});
     world.guard("first", spec.clone());
     world.delete("a").assert_refused(&["first needs 2 available pods and has 2"]);
-    // Those that name none are told, for whoever goes by it.
+    // Pods without a name get it, for programs that read it.
     world.wait_pod("b", "names its budget", |pod| {
         NAMES.iter().all(|name| pod["metadata"]["annotations"][name] == "first")
     });
@@ -65,12 +65,12 @@ pub fn pods_that_name_another_budget_are_guarded_by_the_one_that_selects_them() 
         world.evict(pod).assert_denied(&["second needs 2 available pods and has 2"]);
         world.update_image(pod, "example.com/main:second").assert_refused(&["second needs 2"]);
     }
-    // Nor does it help to remove the name.
+    // Removing the name has no effect either.
     world.annotate("a", NAMES[0], "");
     world.delete("a").assert_refused(&["second needs 2 available pods and has 2"]);
 }
 
-/// There an eviction that is a dry run spends.
+/// In Kruise, the dry run of an eviction uses up the budget.
 pub fn a_dry_run_is_answered_and_spends_nothing() {
     let world = World::new("dry");
     pods(&world, &["a", "b"]);
@@ -86,7 +86,7 @@ pub fn a_dry_run_is_answered_and_spends_nothing() {
     for outcome in ask("a").iter().chain(&ask("b")) {
         outcome.assert_passed();
     }
-    // Any one of them would have been the last.
+    // Any of them would have used up the last unit.
     let status = world.wait_guard("job", "is the same", |_| true);
     assert_eq!((counts(&status), grants(&status).len()), ([1, 2, 1, 2], 0), "{status:#}");
     world.evict_in_vain("a");
@@ -98,7 +98,7 @@ pub fn a_dry_run_is_answered_and_spends_nothing() {
     }
 }
 
-/// There what is on record by its name is free to delete, whoever has the name by now.
+/// In Kruise, a recorded name may be deleted at no cost, even if another pod has the name by then.
 pub fn a_pod_of_a_stateful_set_that_came_back_needs_a_grant_of_its_own() {
     let world = World::new("recreated");
     let nodes = workload::nodes(&world, 1);
@@ -112,22 +112,22 @@ pub fn a_pod_of_a_stateful_set_that_came_back_needs_a_grant_of_its_own() {
         if new.is_some() && new != old { Ok(()) } else { Err(format!("{new:?}")) }
     });
     world.wait_counts("job", [1, 2, 1, 2]);
-    // The other one goes, and its successor has no node to run on.
+    // The other pod is evicted, and its successor has no node to run on.
     let cordon = json!({"spec": {"unschedulable": true}});
     let _ = world.admin.patch(&format!("/api/v1/nodes/{}", nodes[0]), &cordon).ok();
     world.delete("web-1").assert_passed();
     world.delete("web-0").assert_refused(&["job needs 1 available pods and has 1"]);
 }
 
-/// There the status of such a container never agrees with its spec, so that the pod counts as broken, and
-/// what is broken may be deleted.
+/// In Kruise, the status of such a container never agrees with its spec. So the pod counts as broken and may
+/// be deleted.
 pub fn images_by_digest_are_guarded() {
     let world = World::new("digest");
     pods(&world, &["a", "b"]);
     let image = format!("example.com/main@sha256:{}", "a".repeat(64));
     for pod in ["a", "b"] {
         world.update_image(pod, &image).assert_passed();
-        // As containerd: the image by its tag, and another digest for its id.
+        // As containerd reports it: the image by its tag, and another digest as its id.
         let id = format!("sha256:{}", "c".repeat(64));
         world.play_container(pod, &json!({"image": "example.com/main:1", "imageID": id}));
     }
@@ -138,7 +138,7 @@ pub fn images_by_digest_are_guarded() {
     world.update_image("b", &image.replace("aaaa", "bbbb")).assert_refused(&["job"]);
 }
 
-/// There a drain is told 403, upon which it gives up.
+/// In Kruise, a drain gets 403 and gives up.
 pub fn a_drain_waits_and_finishes() {
     let world = World::new("drain");
     let nodes = workload::nodes(&world, 1);
@@ -146,7 +146,7 @@ pub fn a_drain_waits_and_finishes() {
     world.guard("job", json!({"maxUnavailable": 1}));
     let drain = world.drain(&nodes[0]);
     drain.wait_for("will retry after 5s");
-    // Only now is there a place to go to.
+    // Only now is there another node.
     world.node("elsewhere");
     let (code, output) = drain.finish();
     assert_eq!(code, Some(0), "{output}");
@@ -157,7 +157,7 @@ pub fn a_drain_waits_and_finishes() {
     workload::wait_ready(&world, 3);
 }
 
-/// Bare pods, all Ready.
+/// Creates pods without a controller, all Ready.
 fn pods(world: &World, names: &[&str]) {
     let node = world.node("n");
     for pod in names {

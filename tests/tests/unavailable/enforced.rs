@@ -1,4 +1,4 @@
-//! Where the API server asks Holdfast about pods, and what a budget says of that.
+//! Where the API server asks Holdfast about pods, and what the status of a budget says about it.
 
 use holdfast_e2e::fixture::fixture;
 use holdfast_e2e::pod::Pod;
@@ -52,7 +52,7 @@ fn is_asked_about(world: &World) -> bool {
     guarded(&configuration).contains(&world.namespace)
 }
 
-/// The namespaces of the webhook on pods.
+/// Returns the namespaces of the webhook on pods.
 fn guarded(configuration: &Value) -> Vec<String> {
     let webhooks = configuration["webhooks"].as_array();
     let pods = webhooks.into_iter().flatten().find(|hook| hook["name"] == "pods.holdfast.dev");

@@ -1,4 +1,4 @@
-//! Groups by a label, without a workload that knows them.
+//! Groups by a label, without a workload that defines them.
 
 use holdfast_e2e::pod::Pod;
 use holdfast_e2e::unavailable::counts;
@@ -11,7 +11,7 @@ pub fn both_thresholds_hold() {
     let world = World::new("both");
     groups(&world, 5);
     let spec = |min: usize, max: usize| json!({"minAvailable": min, "maxUnavailable": max, "protectTotalReplicas": 5, "podGroupPolicy": policy()});
-    // minAvailable is the tighter one.
+    // minAvailable is the stricter threshold.
     let status = world.guard("job", spec(4, 3));
     assert_eq!(counts(&status), [1, 5, 4, 5], "{status:#}");
     for state in ["total", "available"] {
@@ -21,9 +21,9 @@ pub fn both_thresholds_hold() {
     }
     world.delete("g0-0").assert_passed();
     world.delete("g1-0").assert_refused(&["job needs 4 available groups and has 4"]);
-    // A pod that is not needed is free.
+    // A surplus pod costs nothing.
     world.delete("g0-1").assert_passed();
-    // And now maxUnavailable is.
+    // Now maxUnavailable is the stricter threshold.
     world.edit_guard("job", &spec(1, 1));
     world.delete("g1-0").assert_refused(&["job needs 4 available groups and has 4"]);
     world.edit_guard("job", &spec(1, 3));
@@ -31,7 +31,7 @@ pub fn both_thresholds_hold() {
     world.delete("g1-0").assert_passed();
     world.update_image("g2-0", "example.com/main:second").assert_passed();
     world.evict("g3-0").assert_denied(&["job needs 2 available groups and has 2"]);
-    // Thresholds of single pods exclude each other.
+    // Budgets of single pods may have only one threshold.
     let refused = world.try_guard("pods", json!({"minAvailable": 1, "maxUnavailable": 1, "selector": {"matchLabels": {"app": "other"}}}));
     assert!(
         refused.message().contains("maxUnavailable and minAvailable are mutually exclusive"),
@@ -58,7 +58,7 @@ pub fn pods_without_the_label_are_guarded_one_by_one() {
     world.delete("g0-0").assert_refused(&["job needs 2 available groups and has 2"]);
     world.delete("lone-0").assert_passed();
     world.delete("lone-1").assert_refused(&["job needs 2 available pods and has 2"]);
-    // More than any group has.
+    // More pods than any group has.
     let many = json!({"podGroupPolicy": {"groupLabelKey": "group", "minReadyReplicas": 3}});
     world.edit_guard("job", &many);
     world.wait_guard("job", "says that it is impossible", |status| {
@@ -69,7 +69,7 @@ pub fn pods_without_the_label_are_guarded_one_by_one() {
     world.delete("g0-0").assert_passed();
 }
 
-/// So many groups of two, all Ready; the node that they are on.
+/// Creates `n` groups of two, all Ready. Returns their node.
 fn groups(world: &World, n: usize) -> String {
     let node = world.node("n");
     for group in 0..n {

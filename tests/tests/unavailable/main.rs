@@ -1,5 +1,5 @@
-//! `PodUnavailableBudgets`: deletes, evictions and updates of pods. Most tests share one Holdfast, and run
-//! at the same time; those that start and stop it come after them, one by one.
+//! `PodUnavailableBudgets`: deletes, evictions and updates of pods. Most tests share one Holdfast and run at
+//! the same time. Tests that start and stop it run after them, one by one.
 
 mod api;
 mod both;
@@ -20,11 +20,11 @@ use holdfast_e2e::tests;
 use holdfast_e2e::{server, shared, why};
 use libtest_mimic::Arguments;
 
-/// Tests wait most of the time.
+/// Tests mostly wait, so many can run at the same time.
 const THREADS: usize = 10;
 
 fn main() -> ExitCode {
-    // The long ones first, so that none of them is left alone at the end.
+    // Start the long tests first, so that none of them runs alone at the end.
     let of_lws = tests![
         story::a_drain_takes_one_group_at_a_time,
         story::three_groups_of_a_leader_and_two_workers,

@@ -1,11 +1,11 @@
-//! What a budget guards pods from.
+//! The operations from which a budget protects pods.
 
 use holdfast_e2e::evict::Outcome;
 use holdfast_e2e::pod::Pod;
 use holdfast_e2e::world::{World, grants};
 use serde_json::json;
 
-/// By its own word or the budget's, and what does not disrupt anything.
+/// Operations that the pod or the budget exempts, and operations that disrupt nothing.
 pub fn what_is_not_protected_passes() {
     let world = World::new("passes");
     let node = world.node("n");
@@ -30,7 +30,7 @@ pub fn what_is_not_protected_passes() {
         world.delete(pod).assert_passed();
     }
     world.delete("guarded").assert_refused(&["job needs 9 available pods and has 1"]);
-    // Neither the spec changes nor does it say that it is unavailable.
+    // Neither the spec nor an unavailable label changes.
     world.annotate("guarded", "note", "passes");
     let label = |key: &str| {
         let patch = json!({"metadata": {"labels": {key: "x"}}});
@@ -39,14 +39,14 @@ pub fn what_is_not_protected_passes() {
     assert_eq!(label("note").code, 200);
     let refused = label("unavailable-pod.kruise.io/maintenance");
     assert_eq!(refused.code, 429, "{}", refused.message());
-    // What a budget does not protect from is not its business.
+    // The budget does not check operations from which it does not protect.
     world.edit_guard("job", &json!({"protectOperations": ["EVICT", "UPDATE"]}));
     world.wait_guard("job", "is processed", |_| true);
     world.evict("guarded").assert_denied(&["job needs 9 available pods"]);
     world.delete("guarded").assert_passed();
 }
 
-/// More CPU, which needs no restart. Through the subresource, where Kruise does not look.
+/// More CPU, which needs no restart. It uses the subresource, which Kruise does not check.
 pub fn a_resize_is_guarded() {
     let world = World::new("resize");
     let node = world.node("n");
@@ -56,7 +56,7 @@ pub fn a_resize_is_guarded() {
         manifest["spec"]["containers"][0]["resources"] = cpus(1);
         let _ = world.admin.post(&world.path("api/v1", "pods", ""), &manifest).ok();
         world.wait_ready(pod);
-        // By this the API server knows a node that can resize.
+        // This shows the API server that the node can resize.
         world.play_container(pod, &json!({"resources": cpus(1)}));
     }
     world.guard("job", json!({"maxUnavailable": 1, "protectTotalReplicas": 2}));
@@ -69,7 +69,7 @@ pub fn a_resize_is_guarded() {
     world.evict_in_vain("a");
     resize("b", 2).assert_refused(&["job needs 1 available pods and has 1"]);
     resize("a", 2).assert_passed();
-    // For whom a resize is no disruption.
+    // For this budget a resize is no disruption.
     world.edit_guard("job", &json!({"protectOperations": ["DELETE", "EVICT"]}));
     world.wait_guard("job", "is processed", |_| true);
     resize("b", 2).assert_passed();
@@ -77,7 +77,7 @@ pub fn a_resize_is_guarded() {
     world.delete("b").assert_refused(&["job needs 1 available pods and has 1"]);
 }
 
-/// Of all that want the same pod gone, one is charged.
+/// Of several requests for the same pod, one is charged.
 pub fn evictions_of_one_pod_at_once_are_charged_once() {
     let world = World::new("at-once");
     let node = world.node("n");

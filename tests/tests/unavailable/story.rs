@@ -19,7 +19,7 @@ pub fn three_groups_of_a_leader_and_two_workers() {
     let history = set.watch_with(world.guard_path(""));
     let before: Vec<_> = (0..3).map(|group| set.group(group)).collect();
 
-    // What is recreated stays Pending until the nodes take pods again.
+    // Recreated pods stay Pending until the nodes accept pods again.
     set.set_schedulable(false);
     world.delete("serve-1-2").assert_passed();
     assert_refused(&world, 0, &before[0]);
@@ -30,7 +30,7 @@ pub fn three_groups_of_a_leader_and_two_workers() {
         told.contains("PodUnavailableBudget serve needs 2 available groups and has 2"),
         "{told}"
     );
-    // Within the group everything passes, and the set's own deletes of the rest of it did.
+    // Within the group every operation passes, and so did the set's own deletes of its other pods.
     for pod in before[1].keys() {
         for outcome in [world.update_image(pod, NEW), world.evict(pod), world.delete(pod)] {
             assert!(outcome.is_passed() || outcome.code == 404, "{outcome:#?}");
@@ -46,7 +46,7 @@ pub fn three_groups_of_a_leader_and_two_workers() {
         assert_refused(&world, group, &before[group]);
     }
 
-    // It is back, and the next may go: by an update this time.
+    // The group is back, and the next may be disrupted, this time by an update.
     set.set_schedulable(true);
     set.wait_healthy(3);
     world.wait_counts("serve", [1, 3, 2, 3]);
@@ -68,7 +68,7 @@ pub fn three_groups_of_a_leader_and_two_workers() {
 
 pub fn a_drain_takes_one_group_at_a_time() {
     let world = World::new("story-drain");
-    // All leaders on the first node, if it takes pods; workers anywhere.
+    // All leaders run on the first node, if it accepts pods. Workers run anywhere.
     let node = format!("{}-n0", world.namespace);
     let wish = json!([{"weight": 100, "preference": {"matchExpressions": [
         {"key": "kubernetes.io/hostname", "operator": "In", "values": [node]},
@@ -105,8 +105,8 @@ pub fn a_drain_takes_one_group_at_a_time() {
     assert_eq!((groups, story.least), (vec![0, 1, 2], 2), "{story:#?}");
 }
 
-/// The groups that were taken. One may be whole for a moment, with a new leader and workers that are
-/// about to be collected, and is then taken again.
+/// Returns the groups that were disrupted. One group may look whole for a moment, with a new leader and
+/// workers that are about to be garbage collected, and is then disrupted again.
 fn in_turn(story: &Story) -> Vec<usize> {
     let mut groups = story.groups();
     groups.dedup();
@@ -123,7 +123,7 @@ fn guard() -> Value {
     })
 }
 
-/// All that can be done to any pod of the group.
+/// Checks that every operation on any pod of the group is denied.
 #[track_caller]
 fn assert_refused(world: &World, group: usize, pods: &std::collections::BTreeMap<String, String>) {
     let whole =

@@ -1,4 +1,4 @@
-//! Holdfast goes and comes, and what guards pods with it.
+//! The protection of pods while Holdfast stops and starts.
 
 use holdfast_e2e::fixture::fixture;
 use holdfast_e2e::pod::Pod;
@@ -25,7 +25,7 @@ pub fn deleting_the_configuration_lets_everything_pass_until_a_restart() {
     world.wait_guard("job", "says so", |status| {
         is_condition(status, "Enforced", "False", "NotIntercepted")
     });
-    // It stays deleted: whoever did it meant it.
+    // It stays deleted, because the deletion may be intended.
     assert_eq!(world.admin.get(CONFIGURATION).code, 404);
     world.evict("b").assert_denied(&["job needs 2 available pods and has 2"]);
     end(&mut server);
@@ -37,7 +37,7 @@ pub fn deleting_the_configuration_lets_everything_pass_until_a_restart() {
     end(&mut server);
 }
 
-/// What is recorded is on record, and what guards pods stays where it is.
+/// Grants are recorded, and the webhook on pods stays.
 pub fn a_restart_leaves_no_gap() {
     let mut server = Server::start("gap").expect("it starts");
     let world = guarded("gap");
@@ -45,7 +45,7 @@ pub fn a_restart_leaves_no_gap() {
     world.wait_counts("job", [1, 2, 1, 2]);
     world.evict_in_vain("a");
     server.kill();
-    // Nobody decides, so nothing goes.
+    // No instance decides, so no operation passes.
     let nobody = world.delete("b");
     assert!((500..600).contains(&nobody.code), "{nobody:#?}");
     let mut server = Server::start("gap-over").expect("it starts again");
@@ -85,11 +85,11 @@ pub fn a_foreign_definition_is_left_alone_unless_told_otherwise() {
     let found = admin.get(CRD).ok().body;
     assert_eq!(found["spec"]["conversion"]["strategy"], "Webhook", "{found:#}");
     assert_eq!(found["metadata"]["annotations"]["holdfast.dev/taken-over"], "true", "{found:#}");
-    // The budget of before is served, in both versions, and in force.
+    // The earlier budget is served in both versions, and enforced.
     world.wait_guard("job", "is enforced", is_enforced);
     drop(world);
     end(&mut server);
-    // What others have made is kept even so, and theirs again.
+    // Objects of other programs are kept, and belong to them again.
     let told = server::uninstall().expect("it can be uninstalled");
     assert!(told.contains("kept customresourcedefinition/podunavailablebudgets"), "{told}");
     let found = admin.get(CRD).ok().body;
@@ -97,7 +97,7 @@ pub fn a_foreign_definition_is_left_alone_unless_told_otherwise() {
     let _ = admin.delete(CRD).ok();
 }
 
-/// Two pods, and both are needed.
+/// Creates two pods. Both are needed.
 fn guarded(name: &str) -> World {
     let world = World::new(name);
     let node = world.node("n");
@@ -114,7 +114,7 @@ fn end(server: &mut Server) {
     assert_eq!(server.wait().code(), Some(0), "{}", server.log());
 }
 
-/// As much of the definition of Kruise 1.8 as matters.
+/// Returns the relevant parts of the definition of Kruise 1.8.
 fn kruises() -> Value {
     let anything = json!({"type": "object", "x-kubernetes-preserve-unknown-fields": true});
     json!({

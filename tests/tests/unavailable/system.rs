@@ -1,4 +1,4 @@
-//! The system at work, which no budget stands in the way of (semantics 9).
+//! Requests that the system must be able to make. No budget denies them (semantics 9).
 
 use holdfast_e2e::lws::Set;
 use holdfast_e2e::pod::Pod;
@@ -85,7 +85,7 @@ pub fn a_deployment_is_scaled_to_nothing_and_another_down_to_what_is_needed() {
     workload::nodes(&world, 1);
     workload::create(&world, "Deployment", 3);
     world.guard("job", needs_two());
-    // That somebody wants fewer is no reason to have fewer than are needed.
+    // Scaling down does not permit fewer pods than the budget needs.
     let observer = world.observe_pods();
     workload::scale(&world, "Deployment", 1);
     until("one of the ReplicaSet's deletes passed, and one was refused", || {
@@ -109,7 +109,7 @@ pub fn a_node_is_gone() {
     world.guard("job", needs_two());
     assert_guarded(&world, &world.pods());
     let _ = world.admin.delete(&format!("/api/v1/nodes/{gone}")).ok();
-    // As the garbage collector does, a minute later.
+    // As the garbage collector of pods does a minute later.
     world.delete_with("a", "?gracePeriodSeconds=0").assert_passed();
     assert_guarded(&world, &["b".to_owned()]);
 }
@@ -135,7 +135,7 @@ fn needs_two() -> Value {
     json!({"minAvailable": 2})
 }
 
-/// Nobody may delete any of them.
+/// Checks that no pod may be deleted.
 #[track_caller]
 fn assert_guarded(world: &World, pods: &[String]) {
     assert!(!pods.is_empty(), "there are no pods");

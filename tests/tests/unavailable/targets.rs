@@ -9,7 +9,7 @@ use serde_json::json;
 
 use crate::workload;
 
-/// The budget is there first. In Kruise pods that come late may never be counted.
+/// The budget is created first. In Kruise, pods that are created later may never count.
 pub fn a_deployment_that_comes_after_its_budget() {
     let world = World::new("target");
     let nodes = workload::nodes(&world, 1);
@@ -24,7 +24,7 @@ pub fn a_deployment_that_comes_after_its_budget() {
     for pod in world.pods() {
         world.delete(&pod).assert_refused(&["web needs 3 available pods and has 3"]);
     }
-    // Labelled alike, and not of the Deployment.
+    // It has the same labels, but is not a pod of the Deployment.
     world.pod(&Pod::new("bare").on(&nodes[0]));
     world.wait_ready("bare");
     world.delete("bare").assert_passed();
@@ -52,7 +52,8 @@ pub fn a_leader_worker_set() {
     set.wait_healthy(2);
 }
 
-/// Kruise itself is not there, and its definitions here have no `/scale`: what the objects say is read.
+/// Kruise is not installed, and its definitions here have no `/scale`. Holdfast reads the number from the
+/// objects.
 pub fn sets_of_kruise_without_kruise() {
     for kind in ["CloneSet", "StatefulSet", "DaemonSet"] {
         let plural = format!("{}s", kind.to_lowercase());
@@ -64,7 +65,7 @@ pub fn sets_of_kruise_without_kruise() {
         let target = owner.clone();
         let set = json!({"apiVersion": api, "kind": kind, "metadata": {"name": "web"}, "spec": {"replicas": 3}});
         let path = world.path(&format!("apis/{api}"), &plural, "");
-        // Served a moment after it is defined.
+        // The kind is served shortly after its definition.
         let set = until("it is created", || {
             let answer = world.admin.post(&path, &set);
             if answer.is_success() { Ok(answer.body) } else { Err(answer.message().to_owned()) }
@@ -79,7 +80,7 @@ pub fn sets_of_kruise_without_kruise() {
             world.wait_ready(&format!("web-{i}"));
         }
         let spec = match kind {
-            // Says nowhere how many there should be.
+            // It has no field with the number of pods.
             "DaemonSet" => json!({"maxUnavailable": 1, "protectTotalReplicas": 3}),
             _ => json!({"maxUnavailable": 1, "targetRef": target}),
         };
@@ -89,7 +90,7 @@ pub fn sets_of_kruise_without_kruise() {
     }
 }
 
-/// Of a kind of Kruise's, for as long as a test needs it.
+/// A definition of one of Kruise's kinds, until it is dropped.
 struct Definition<'a>(&'a World, String);
 
 const DEFINITIONS: &str = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";

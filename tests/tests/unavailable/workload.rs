@@ -1,4 +1,4 @@
-//! Workloads whose controllers are localkube's.
+//! Workloads whose controllers run in localkube.
 
 use holdfast_e2e::audit::is_healthy;
 use holdfast_e2e::wait::until;
@@ -7,13 +7,13 @@ use serde_json::{Value, json};
 
 const API: &str = "apis/apps/v1";
 
-/// Nodes for the pods of this world's workloads, and for no others.
+/// Creates nodes for the pods of this test's workloads only.
 #[track_caller]
 pub fn nodes(world: &World, n: usize) -> Vec<String> {
     (0..n).map(|i| world.node(&format!("n{i}"))).collect()
 }
 
-/// Named `web` and labelled `app: job`, all Ready.
+/// Creates a workload `web` with the label `app: job`, and waits until its pods are Ready.
 #[track_caller]
 pub fn create(world: &World, kind: &str, replicas: usize) {
     let manifest = json!({
@@ -37,7 +37,7 @@ pub fn create(world: &World, kind: &str, replicas: usize) {
     wait_ready(world, replicas);
 }
 
-/// Waits until there are so many pods, all of them healthy.
+/// Waits until there are this many pods, all of them healthy.
 #[track_caller]
 pub fn wait_ready(world: &World, n: usize) {
     until(&format!("{n} pods are Ready"), || {
@@ -52,14 +52,14 @@ pub fn scale(world: &World, kind: &str, replicas: usize) {
     let _ = world.admin.patch(&path(world, kind, "web"), &patch).ok();
 }
 
-/// With the policy `Foreground`, or `Background`.
+/// Deletes it with the policy `Foreground` or `Background`.
 #[track_caller]
 pub fn delete(world: &World, kind: &str, policy: &str) {
     let query = format!("{}?propagationPolicy={policy}", path(world, kind, "web"));
     let _ = world.admin.delete(&query).ok();
 }
 
-/// The pod with this name, if it is there and Ready.
+/// Returns the uid of the pod with this name, if it exists and is Ready.
 pub fn uid_if_ready(world: &World, pod: &str) -> Option<String> {
     let object: Value = world.admin.get(&world.path("api/v1", "pods", pod)).body;
     is_healthy(&object).then(|| object["metadata"]["uid"].as_str().unwrap_or_default().to_owned())

@@ -1,4 +1,4 @@
-//! An eviction is in flight while one release takes the other's place.
+//! An eviction is in flight while one release replaces the other.
 
 use std::path::Path;
 
@@ -43,12 +43,12 @@ fn handed_over(name: &str, from: &Path, to: &Path) {
     let evict = |pod: &str| world.send(&Eviction::of(pod));
     evict("b-0").assert_denied(&["job needs 2 healthy replicas and has 2"]);
     evict("web-1").assert_denied(&["web needs 2 healthy pods and has 2"]);
-    // What was granted is granted, and costs nothing more.
+    // These grants exist, so another request costs nothing.
     for pod in ["a-0", "web-0"] {
         evict(pod).assert_evicted();
         world.wait_gone(pod);
     }
-    // In native mode nobody tells two evictions by name apart, and the next pod of that name pays for it.
+    // In native mode two evictions by name look the same, so the next pod of that name is charged.
     if fixture().mode == Mode::Webhook {
         for budget in ["job", "web"] {
             world.wait_status(budget, "has no grant left", |status| grants(status).is_empty());
@@ -60,13 +60,13 @@ fn handed_over(name: &str, from: &Path, to: &Path) {
     world.wait_status("job", "has room", |status| status["disruptionsAllowed"] == 1);
     evict("b-0").assert_evicted();
 
-    // In native mode it has to run for that.
+    // In native mode this needs a running instance.
     let _ = server::uninstall().expect("it can be uninstalled");
     server.terminate();
     assert_eq!(server.wait().code(), Some(0), "{}", server.log());
 }
 
-/// What a status says that both have to understand.
+/// Returns the parts of a status that both releases must understand.
 fn told(status: &Value) -> (Vec<(String, i64)>, Value) {
     let counts = [
         "observedGeneration",

@@ -1,5 +1,5 @@
-//! Two releases of Holdfast, the program under test and one of an earlier revision, in either mode. One test after
-//! the other.
+//! Two releases of Holdfast: the program under test and the program of an earlier revision, in both modes.
+//! The tests run one after the other.
 
 mod grants;
 mod restarted;

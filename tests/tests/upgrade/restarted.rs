@@ -1,4 +1,4 @@
-//! Native mode, in which a single server is away while another takes its place.
+//! Native mode with a single server: it is down while another release replaces it.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -29,7 +29,7 @@ pub fn a_native_server_comes_and_goes_back_with_live_budgets() {
     }
     world.budget("serve", json!({"maxUnavailable": 1, "budgetScope": "Workload"}));
     web.budget("web", json!({"minAvailable": 3}));
-    // Where Holdfast keeps them: `policy/v1` is away for moments.
+    // Read the storage of Holdfast, because `policy/v1` is not served for some moments.
     let history =
         set.watch_with(world.path("apis/policy.holdfast.dev/v1", "poddisruptionbudgets", ""));
 
@@ -59,7 +59,7 @@ pub fn a_native_server_comes_and_goes_back_with_live_budgets() {
     story.assert_kept(1);
     println!("{} groups taken, fewest healthy {} of 4", story.taken.len(), story.least);
     assert!(story.least >= 3 && !story.taken.is_empty(), "{story:#?}");
-    // Nobody brings them back: one could go, whoever decided.
+    // No controller replaces them: only one could be evicted, by either release.
     assert_eq!(web.pods().len(), 3);
 
     let mut server = server;
@@ -68,7 +68,7 @@ pub fn a_native_server_comes_and_goes_back_with_live_budgets() {
     assert_eq!(server.wait().code(), Some(0), "{}", server.log());
 }
 
-/// Answers by status code.
+/// Returns the number of answers by status code.
 fn evict_all_the_time(worlds: &[&World], done: &AtomicBool) -> BTreeMap<u16, usize> {
     let mut answers = BTreeMap::new();
     while !done.load(Ordering::Relaxed) {

@@ -1,4 +1,4 @@
-//! One instance after the other becomes one of another release, and at last none is left.
+//! The instances are replaced by another release one after the other. Finally Holdfast is uninstalled.
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -16,16 +16,16 @@ use holdfast_e2e::world::World;
 use holdfast_e2e::{holdfast, printed, server};
 use serde_json::json;
 
-/// Of the namespaces and nodes of this test.
+/// The name of the namespaces and nodes of this test.
 const NAME: &str = "upgrade";
 
-/// How long two releases are in force together, and each alone.
+/// How long two releases run together, and each alone.
 const TOGETHER: Duration = Duration::from_secs(8);
 
-/// Nobody but Holdfast lets groups be taken down: there is nothing that it may not know yet.
+/// Only Holdfast allows groups to be taken down, so it knows every loss at once.
 const NO_LAG: Duration = Duration::ZERO;
 
-/// An eviction is done, refused, or of a pod that is gone; it does not fail.
+/// An eviction succeeds, is denied, or is for a pod that is gone. It must not fail.
 const ANSWERS: [u16; 3] = [201, 404, 429];
 
 const WEBHOOK: &str =
@@ -102,7 +102,7 @@ pub fn upgrade_rollback_and_uninstall_under_a_running_drain() {
     println!("{} objects before and after; meanwhile also {ours:#?}", before.len());
 }
 
-/// Every instance becomes one of this release, with some time for both together.
+/// Replaces every instance by this release. Both releases run together for some time.
 fn roll(fleet: &mut Fleet, program: &Path, job: &Job, what: &str) {
     program.clone_into(&mut fleet.program);
     for i in 0..fleet.servers.len() {
@@ -124,7 +124,7 @@ fn roll(fleet: &mut Fleet, program: &Path, job: &Job, what: &str) {
     }
 }
 
-/// How many were.
+/// Drains one node after the other. Returns how many.
 fn drain_one_after_the_other(world: &World, set: &Set<'_>, done: &AtomicBool) -> usize {
     for (drained, node) in set.nodes().iter().cycle().enumerate() {
         if done.load(Ordering::Relaxed) {
@@ -137,7 +137,8 @@ fn drain_one_after_the_other(world: &World, set: &Set<'_>, done: &AtomicBool) ->
     0
 }
 
-/// Refused as long as budgets would be lost, and then without a failed eviction.
+/// The uninstallation is refused while budgets would lose their protection. After that it causes no failed
+/// eviction.
 fn uninstall_under_a_drain(world: &World, set: &Set<'_>, jobs: &[&Job; 2]) {
     world.edit_budget("serve", &json!({"maxUnavailable": 0}));
     world.wait_status("serve", "has no room", |status| status["disruptionsAllowed"] == 0);
@@ -177,7 +178,7 @@ fn uninstall_under_a_drain(world: &World, set: &Set<'_>, jobs: &[&Job; 2]) {
     assert_eq!(code, Some(0), "{listed}");
 }
 
-/// But for what tests make, of which some may be on its way out.
+/// Leaves out the objects of tests, which may be terminating.
 fn own_apart(mut all: BTreeSet<String>) -> BTreeSet<String> {
     all.retain(|object| !object.contains("e2e-"));
     all
