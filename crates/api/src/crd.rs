@@ -2,10 +2,10 @@
 
 use serde_json::Value;
 
-/// The manifest as it is applied to a cluster. It is the only source of the schema.
+/// The manifest for a cluster. It is the only source of the schema.
 pub const YAML: &str = include_str!("../crds/poddisruptionbudgets.policy.holdfast.dev.yaml");
 
-/// The manifest of `PodUnavailableBudget`s, without the address of the webhook that converts them.
+/// The manifest of `PodUnavailableBudget`s, without the address of the conversion webhook.
 pub const UNAVAILABLE_YAML: &str =
     include_str!("../crds/podunavailablebudgets.policy.kruise.io.yaml");
 
@@ -13,7 +13,7 @@ pub const UNAVAILABLE_YAML: &str =
 pub const WORKLOADS_YAML: &str = include_str!("../crds/workloads.scheduling.holdfast.dev.yaml");
 pub const POD_GROUPS_YAML: &str = include_str!("../crds/podgroups.scheduling.holdfast.dev.yaml");
 
-/// The manifest as JSON, for server-side apply.
+/// Returns the manifest as JSON, for server-side apply.
 pub fn crd() -> Value {
     read(YAML)
 }

@@ -1,8 +1,8 @@
-//! One object of JSON into one input of the engine.
+//! Decodes one JSON object into one input of the engine.
 //!
-//! Watches decode object by object, so that one that cannot be read stops no other. The caller
-//! reports the [`DecodeError`] with what [`salvage`](crate::salvage::salvage) could still read: forgetting a budget because it
-//! became unreadable would lift its protection.
+//! Watches decode each object separately, so one unreadable object does not stop the others. The caller
+//! reports the [`DecodeError`] together with the readable parts from [`salvage`](crate::salvage::salvage): if
+//! Holdfast forgot an unreadable budget, the budget would not protect anything.
 
 use std::fmt;
 
@@ -50,7 +50,7 @@ impl Decoded {
     }
 }
 
-/// An object that could not be read, and as much of it as says which one it was.
+/// The error for an object that could not be read, with its identity as far as known.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub struct DecodeError {
     pub kind: String,
@@ -77,8 +77,8 @@ impl fmt::Display for DecodeError {
     }
 }
 
-/// Reads an object of this kind, whatever the API version. Items of a list carry no `kind` and no
-/// `apiVersion` of their own, so these are not looked at.
+/// Reads an object of this kind in any API version. It ignores `kind` and `apiVersion`, because items of a
+/// list have none.
 pub fn decode(kind: &Kind, json: &[u8]) -> Result<Decoded, DecodeError> {
     match kind {
         Kind::Pod => pod(json).map(Decoded::Pod),
@@ -102,12 +102,12 @@ pub fn budget(json: &[u8]) -> Result<model::Budget, DecodeError> {
     read::<PodDisruptionBudget>("PodDisruptionBudget", json).map(Into::into)
 }
 
-/// A `PodUnavailableBudget` of either version.
+/// Reads a `PodUnavailableBudget` of either version.
 pub fn unavailable_budget(json: &[u8]) -> Result<model::Budget, DecodeError> {
     read::<PodUnavailableBudget>("PodUnavailableBudget", json).map(Into::into)
 }
 
-/// The answer to a GET of `/scale`.
+/// Reads the answer to a GET of `/scale`.
 pub fn scale(json: &[u8]) -> Result<ScaleOutcome, DecodeError> {
     read::<Scale>("Scale", json).map(Into::into)
 }
@@ -120,7 +120,7 @@ fn owner(group_kind: &GroupKind, json: &[u8]) -> Result<model::Owner, DecodeErro
     Ok(read::<Owner>(&name, json)?.into_model(group_kind.clone()))
 }
 
-/// The path of a wrong field costs time to track, so it is looked for only when there is one.
+/// Reads JSON. Tracking the path of a wrong field takes time, so this happens only after an error.
 pub(crate) fn read<'a, T: Deserialize<'a>>(kind: &str, json: &'a [u8]) -> Result<T, DecodeError> {
     if let Ok(object) = serde_json::from_slice(json) {
         return Ok(object);

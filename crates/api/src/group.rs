@@ -1,7 +1,7 @@
-//! `PodGroup` and Workload, in every shape that a release served or a KEP drafted.
+//! `PodGroup` and Workload, in every shape of a release or of a KEP draft.
 //!
-//! The API was reshaped in each release and never converted, so there is no canonical version to
-//! ask for. The shapes do not contradict each other: one struct with optional fields reads all.
+//! Each release changed the API without a conversion, so there is no canonical version. The shapes do not contradict
+//! each other: one struct with optional fields reads all of them.
 //!
 //! | shape | group -> template | minCount | whole group |
 //! |---|---|---|---|
@@ -26,7 +26,7 @@ pub struct PodGroup {
 }
 
 impl PodGroup {
-    /// As budgets see it: a basic policy has the minCount that an annotation gives it.
+    /// Converts for budgets: a basic policy gets the minCount of the annotation.
     pub fn into_model(self, api: GroupApi) -> model::PodGroup {
         let min_count = self.metadata.annotations.min_count.as_deref().and_then(positive);
         let mut group = self.into_object(api);
@@ -36,7 +36,7 @@ impl PodGroup {
         group
     }
 
-    /// As it stands.
+    /// Converts without changes.
     pub(crate) fn into_object(self, api: GroupApi) -> model::PodGroup {
         let template = self.spec.template();
         model::PodGroup {
@@ -66,7 +66,7 @@ pub struct PodGroupSpec {
 }
 
 impl PodGroupSpec {
-    /// Half a reference is none: it leads to no template.
+    /// Returns the template. An incomplete reference counts as none.
     fn template(&self) -> Option<TemplateRef> {
         let by_workload = self.workload_ref.as_ref();
         let by_template = self.pod_group_template_ref.as_ref();
@@ -86,7 +86,7 @@ impl PodGroupSpec {
     }
 }
 
-/// 1.37: `workloadName` and `templateName`; KEP-5832 draft: `name`.
+/// A reference to a Workload. 1.37: `workloadName` and `templateName`; KEP-5832 draft: `name`.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct WorkloadRef {
@@ -95,7 +95,7 @@ pub struct WorkloadRef {
     pub name: Option<String>,
 }
 
-/// 1.36: `workload`; KEP-5832 draft: `name`.
+/// A reference to a template. 1.36: `workload`; KEP-5832 draft: `name`.
 #[derive(Clone, Debug, Default, Deserialize)]
 pub struct PodGroupTemplateRef {
     pub workload: Option<WorkloadTemplateRef>,
@@ -114,7 +114,7 @@ pub struct WorkloadTemplateRef {
 pub enum DisruptionMode {
     /// 1.36: `Pod` or `PodGroup`.
     Name(String),
-    /// 1.37: one member is set. Members of a later release are no `all`.
+    /// 1.37: one member is set. Unknown members of a later release do not count as `all`.
     Union { all: Option<IgnoredAny> },
 }
 

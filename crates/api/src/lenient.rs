@@ -1,4 +1,4 @@
-//! Reading JSON the way Go does: `null` is the zero value.
+//! Reads JSON as Go does: `null` is the zero value.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -7,7 +7,7 @@ use std::ops::Deref;
 use serde::de::Visitor;
 use serde::{Deserialize, Deserializer};
 
-/// For fields whose type is not an `Option`: absent (with `#[serde(default)]`) and `null` are one.
+/// For fields whose type is not an `Option`: absent (with `#[serde(default)]`) and `null` are the same.
 pub(crate) fn null_default<'de, D, T>(deserializer: D) -> Result<T, D::Error>
 where
     D: Deserializer<'de>,
@@ -16,13 +16,13 @@ where
     Ok(Option::deserialize(deserializer)?.unwrap_or_default())
 }
 
-/// An optional string, where Go's zero value means absent.
+/// Returns None for the empty string, which is Go's zero value.
 pub(crate) fn non_empty(text: Option<String>) -> Option<String> {
     text.filter(|text| !text.is_empty())
 }
 
-/// A string that is looked at and let go: borrowed from the JSON unless it has escapes there. Absent and
-/// `null` are the empty one; a number, which a quantity may be written as, is its digits.
+/// A string that is read and dropped. It borrows from the JSON unless it has escapes. Absent and `null` are
+/// the empty string. A number, which a quantity may be, becomes its digits.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Text<'a>(Cow<'a, str>);
 

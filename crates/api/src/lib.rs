@@ -1,4 +1,4 @@
-//! What Holdfast reads from and writes to a Kubernetes API server, and its conversion into
+//! The objects that Holdfast reads from and writes to a Kubernetes API server, and their conversion into
 //! [`holdfast_core::model`].
 //!
 //! ```text
@@ -8,14 +8,13 @@
 //!                                          BudgetReview, WorkloadReview --> the answer
 //!   ConversionReview        --unavailable::convert--> the answer
 //!   holdfast_core::BudgetStatus / Verdict --> JSON
-//!   policy/v1 requests      --native--> what the CRD's API server understands, and back
+//!   policy/v1 requests      --native--> requests on the custom resource, and back
 //! ```
 //!
-//! The wire structs are slim: they hold what the engine reads, and serde drops the rest while it
-//! parses, so that a pod costs about a kilobyte and not twenty. They are also tolerant: one struct
-//! per kind covers every release and draft of that kind, `null` means absent as it does in Go, and
-//! a value that makes no sense is carried to the engine as such wherever the model has a place for
-//! it, because a budget that we cannot read must block and not vanish.
+//! The wire structs are small: they have the fields that the engine reads, and serde drops the rest while it
+//! parses. So a pod costs about one kilobyte instead of twenty. They are also tolerant. One struct per kind covers
+//! every release and draft of that kind. `null` means absent, as in Go. If the model has a place for it, an invalid
+//! value reaches the engine, because an unreadable budget must block and not disappear.
 //!
 //! Start with [`decode::decode`] and, for gangs, [`gang::decode`]; the server's watches call nothing else.
 #![forbid(unsafe_code)]

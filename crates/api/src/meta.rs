@@ -1,4 +1,4 @@
-//! `metadata`: the part of it that the engine reads.
+//! The part of `metadata` that the engine reads.
 
 use std::collections::BTreeMap;
 
@@ -12,7 +12,7 @@ use crate::time::Time;
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Meta {
-    /// The only required field: without it the object cannot be told apart from others.
+    /// The only required field: it identifies the object.
     pub name: String,
     #[serde(default, deserialize_with = "null_default")]
     pub namespace: String,
@@ -46,8 +46,8 @@ impl Meta {
     }
 }
 
-/// The annotations that Holdfast reads, of all kinds. Others can be large (kubectl's last applied
-/// configuration, say) and are skipped by the parser.
+/// The annotations that Holdfast reads, of all kinds. The parser skips other annotations, which can be large
+/// (for example kubectl's last applied configuration).
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
 pub struct Annotations {
     /// On a pod: the `PodGroup` that it belongs to.
@@ -59,22 +59,23 @@ pub struct Annotations {
     /// On a workload or a namespace: `"true"` asks for pod groups.
     #[serde(rename = "holdfast.dev/pod-groups")]
     pub asks: Option<String>,
-    /// On a `PodGroup` that Holdfast has made: which of its workload's groups it is.
+    /// On a `PodGroup` that Holdfast has created: the group of the workload.
     #[serde(rename = "holdfast.dev/slot")]
     pub slot: Option<String>,
-    /// On a `PodGroup` with policy basic: the minCount that budgets go by.
+    /// On a `PodGroup` with policy basic: the minCount for budgets.
     #[serde(rename = "holdfast.dev/min-count")]
     pub min_count: Option<String>,
-    /// On a `StatefulSet`: how many pods make one replica.
+    /// On a `StatefulSet`: the number of pods of a replica.
     #[serde(rename = "holdfast.dev/group-size")]
     pub group_size: Option<String>,
-    /// On a pod of a `LeaderWorkerSet`: how many pods make one group.
+    /// On a pod of a `LeaderWorkerSet`: the number of pods of a group.
     #[serde(rename = "leaderworkerset.sigs.k8s.io/size")]
     pub lws_size: Option<String>,
     /// On a worker of a `LeaderWorkerSet`: the pod that leads it.
     #[serde(rename = "leaderworkerset.sigs.k8s.io/leader-name")]
     pub lws_leader: Option<String>,
-    /// On a `LeaderWorkerSet` or a `JobSet`: workers are placed where their leader has been placed before.
+    /// On a `LeaderWorkerSet` or a `JobSet`: workers are placed on the domain of their leader, after the
+    /// leader.
     #[serde(rename = "leaderworkerset.sigs.k8s.io/exclusive-topology")]
     pub lws_exclusive: Option<String>,
     #[serde(rename = "alpha.jobset.sigs.k8s.io/exclusive-topology")]
@@ -85,17 +86,17 @@ pub struct Annotations {
     /// On a static pod, which the API server only mirrors.
     #[serde(rename = "kubernetes.io/config.mirror")]
     pub mirror: Option<String>,
-    /// On a `PodUnavailableBudget`: what it protects from, with commas.
+    /// On a `PodUnavailableBudget`: the operations that it protects from, separated by commas.
     #[serde(rename = "kruise.io/pub-protect-operations")]
     pub protect_operations: Option<String>,
-    /// On a `PodUnavailableBudget`: how many units there should be.
+    /// On a `PodUnavailableBudget`: the number of units that should exist.
     #[serde(rename = "pub.kruise.io/protect-total-replicas")]
     pub protect_total_replicas: Option<String>,
-    /// On a `PodUnavailableBudget`: what `v1alpha1` has no fields for. In the stored version it is there only if
+    /// On a `PodUnavailableBudget`: the fields that `v1alpha1` lacks. In the stored version it exists only if
     /// it could not be read.
     #[serde(rename = "pub.kruise.io/v1beta1-fields")]
     pub beta_fields: Option<String>,
-    /// On a pod: no `PodUnavailableBudget` stands in its way.
+    /// On a pod: no `PodUnavailableBudget` protects it.
     #[serde(rename = "pub.kruise.io/no-protect")]
     pub no_protect: Option<String>,
     /// On a pod: its `PodUnavailableBudget`. The second is the older name.
@@ -103,7 +104,7 @@ pub struct Annotations {
     pub related_pub: Option<String>,
     #[serde(rename = "kruise.io/related-pub")]
     pub related_pub_old: Option<String>,
-    /// On a pod: an update in place by Kruise, and what it waits for. The short names are older.
+    /// On a pod: the state of an update in place by Kruise. The short names are older.
     #[serde(rename = "apps.kruise.io/inplace-update-state")]
     pub in_place_state: Option<String>,
     #[serde(rename = "inplace-update-state")]
@@ -117,7 +118,7 @@ pub struct Annotations {
     pub sidecars_state: Option<String>,
 }
 
-/// A whole number >= 1, which is all that a group size can be.
+/// Parses a whole number >= 1, such as a group size.
 pub(crate) fn positive(text: &str) -> Option<i64> {
     text.parse().ok().filter(|n| *n >= 1)
 }
@@ -126,7 +127,7 @@ fn is_set<'de, D: Deserializer<'de>>(deserializer: D) -> Result<bool, D::Error> 
     Ok(Option::<IgnoredAny>::deserialize(deserializer)?.is_some())
 }
 
-/// Keeps the reference with `controller: true` and lets go of the others one by one.
+/// Keeps only the reference with `controller: true`.
 fn controller<'de, D>(deserializer: D) -> Result<Option<ControllerRef>, D::Error>
 where
     D: Deserializer<'de>,
@@ -174,7 +175,7 @@ struct OwnerReference {
 
 impl From<OwnerReference> for ControllerRef {
     fn from(owner: OwnerReference) -> Self {
-        // The core group has no name: its apiVersion is `v1` and not `/v1`.
+        // The apiVersion of the core group is `v1`, without a slash.
         let (group, version) =
             owner.api_version.split_once('/').unwrap_or(("", &owner.api_version));
         Self {

@@ -1,4 +1,4 @@
-//! Workload controllers' objects, and the `/scale` of those that we have no decoder for.
+//! The objects of workload controllers, and the `/scale` of kinds without a decoder.
 
 use std::collections::BTreeMap;
 
@@ -63,12 +63,12 @@ pub struct JobSpec {
 #[serde(rename_all = "camelCase")]
 pub struct LeaderWorkerTemplate {
     pub restart_policy: Option<String>,
-    /// Without one, leaders are made from the worker template.
+    /// If it is missing, leaders are created from the worker template.
     pub leader_template: Option<PodTemplate>,
     pub worker_template: Option<PodTemplate>,
 }
 
-/// What a Job or a `JobSet` says of its end.
+/// The conditions of a Job or a `JobSet` that show its end.
 #[derive(Clone, Debug, Default, Deserialize)]
 pub struct OwnerStatus {
     #[serde(default, deserialize_with = "null_default")]
@@ -114,7 +114,7 @@ impl Owner {
                 .then_some(self.metadata.annotations.group_size.as_deref())
                 .flatten()
                 .and_then(positive),
-            // Absent means RecreateGroupOnPodRestart, and so must anything that we do not know.
+            // An absent value means RecreateGroupOnPodRestart. Treat unknown values the same.
             lws_keeps_group: is_lws && matches!(restart_policy, Some("None" | "Default")),
             controller: self.metadata.controller,
             uid: self.metadata.uid,
@@ -123,7 +123,7 @@ impl Owner {
     }
 }
 
-/// The pods that the owner will make, with the labels that its controller always adds.
+/// Returns the pods that the owner will create, with the labels that its controller always adds.
 fn templates(group_kind: &GroupKind, name: &str, spec: &OwnerSpec) -> Vec<model::PodTemplate> {
     let template = |template: &PodTemplate, added: &[(&str, &str)]| {
         let added = added.iter().map(|(key, value)| ((*key).to_owned(), (*value).to_owned()));
@@ -155,7 +155,7 @@ fn templates(group_kind: &GroupKind, name: &str, spec: &OwnerSpec) -> Vec<model:
     }
 }
 
-/// One is the default that each of these APIs documents for an absent number.
+/// Returns the scale. Each of these APIs documents one as the default of an absent number.
 fn replicas(group_kind: &GroupKind, spec: &OwnerSpec) -> Option<i64> {
     if group_kind.is("batch", "Job") {
         None
@@ -182,7 +182,7 @@ pub struct ScaleMeta {
 
 #[derive(Clone, Debug, Default, Deserialize)]
 pub struct ScaleSpec {
-    /// Go leaves a zero out.
+    /// Go leaves out a zero.
     #[serde(default, deserialize_with = "null_default")]
     pub replicas: i64,
 }

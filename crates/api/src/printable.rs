@@ -1,9 +1,9 @@
-//! Text of somebody else's, to be read by people on a terminal.
+//! Makes foreign text safe to print on a terminal.
 
 use std::borrow::Cow;
 
-/// Without what moves the cursor, ends the line, or turns the direction of what follows: whoever may name a group
-/// could make a denial read as something else.
+/// Replaces characters that move the cursor, end the line, or change the direction of the text. Otherwise a
+/// user who names a group could change how a denial reads.
 pub fn printable(text: &str) -> Cow<'_, str> {
     let is_harmful = |c: char| {
         c.is_control()

@@ -1,12 +1,12 @@
 //! Amounts of a resource, such as `500m` and `1Gi`.
 
-/// Whether two quantities are one amount, however they are written. What is no quantity equals itself
-/// alone.
+/// Returns true if two quantities are the same amount, in any notation. An invalid quantity only equals the
+/// same text.
 pub(crate) fn same(a: &str, b: &str) -> bool {
     a == b || matches!((nanos(a), nanos(b)), (Some(a), Some(b)) if a == b)
 }
 
-/// Rounded up, as kube-scheduler counts. None if it is no quantity.
+/// Returns the amount in thousandths, rounded up as in kube-scheduler. None if it is invalid.
 pub(crate) fn thousandths(text: &str) -> Option<i64> {
     let part = 1_000_000;
     let nanos = nanos(text)?;
@@ -14,10 +14,10 @@ pub(crate) fn thousandths(text: &str) -> Option<i64> {
     Some(i64::try_from(rounded).unwrap_or(i64::MAX))
 }
 
-/// In billionths of the unit, the finest that Kubernetes knows.
+/// Returns the amount in billionths, the smallest part that Kubernetes knows.
 fn nanos(text: &str) -> Option<i128> {
     let end = text.rfind(|c: char| c.is_ascii_digit() || c == '.')? + 1;
-    // The digits of an exponent are not those of the number.
+    // The digits of an exponent do not belong to the number.
     let end = text.find(['e', 'E']).filter(|e| *e < end).unwrap_or(end);
     let (number, suffix) = text.split_at(end);
     let (factor, tens) = match suffix {
@@ -44,7 +44,7 @@ fn nanos(text: &str) -> Option<i128> {
     let tens = 9_i32.checked_add(tens)?.checked_sub(i32::try_from(fraction.len()).ok()?)?;
     let scale = 10_i128.checked_pow(tens.unsigned_abs())?;
     let amount = digits.checked_mul(factor)?;
-    // Finer than a billionth is rounded up, as Kubernetes does it.
+    // Round up parts below a billionth, as Kubernetes does.
     if tens < 0 {
         Some(amount.div_euclid(scale) + i128::from(amount % scale != 0))
     } else {

@@ -1,4 +1,4 @@
-//! What can still be read of a pod or a budget that cannot be decoded as a whole.
+//! Reads parts of a pod or a budget that cannot be decoded as a whole.
 
 use holdfast_core::io::{Kind, Salvaged};
 use holdfast_core::model;
@@ -14,7 +14,7 @@ use crate::unavailable::{
     PodUnavailableBudget, PodUnavailableBudgetSpec, PodUnavailableBudgetStatus,
 };
 
-/// None for other kinds, and for an object that has no readable name.
+/// Returns None for other kinds, and for an object without a readable name.
 pub fn salvage(kind: &Kind, json: &[u8]) -> Option<Salvaged> {
     let value: Value = serde_json::from_slice(json).ok()?;
     let metadata = meta(&value)?;
@@ -41,7 +41,8 @@ pub fn salvage(kind: &Kind, json: &[u8]) -> Option<Salvaged> {
     })
 }
 
-/// Where the spec as a whole cannot be read, its selector may be. Else the budget selects every pod.
+/// Reads the selector if the spec as a whole cannot be read. Without a readable selector the budget selects
+/// every pod.
 fn with_selector(mut budget: model::Budget, spec: Option<&Value>, is_whole: bool) -> model::Budget {
     if !is_whole {
         let selector = spec.and_then(|spec| spec.get("selector")).filter(|s| s.is_object());
@@ -51,7 +52,7 @@ fn with_selector(mut budget: model::Budget, spec: Option<&Value>, is_whole: bool
     budget
 }
 
-/// The group that a pod names is in its spec, if that can be read.
+/// Reads the group that the spec names, if possible.
 fn pod(metadata: Meta, spec: Option<&Value>) -> model::Pod {
     let text = json!(spec).to_string();
     let spec = serde_json::from_str::<Option<PodSpec<'_>>>(&text).ok().flatten();
@@ -59,7 +60,7 @@ fn pod(metadata: Meta, spec: Option<&Value>) -> model::Pod {
     Pod { metadata, spec, status: PodStatus::default() }.into()
 }
 
-/// Name, namespace, uid, version and labels at least.
+/// Reads name, namespace, uid, version and labels.
 fn meta(value: &Value) -> Option<Meta> {
     let metadata = value.get("metadata")?;
     if let Some(meta) = part::<Meta>(Some(metadata)) {
@@ -79,7 +80,7 @@ fn meta(value: &Value) -> Option<Meta> {
     })
 }
 
-/// None if it is absent or cannot be read.
+/// Returns None if the part is absent or cannot be read.
 fn part<T: DeserializeOwned>(value: Option<&Value>) -> Option<T> {
     value.and_then(|value| T::deserialize(value).ok())
 }

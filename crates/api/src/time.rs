@@ -1,4 +1,4 @@
-//! RFC 3339 with whole seconds, the form that times have on the wire.
+//! RFC 3339 times with whole seconds, as the API uses them.
 
 use holdfast_core::model::Timestamp;
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
@@ -35,7 +35,7 @@ impl<'de> Deserialize<'de> for Time {
     }
 }
 
-/// Times outside of what RFC 3339 can say become the nearest that it can.
+/// Formats a time. A time outside of the range of RFC 3339 becomes the nearest possible time.
 pub fn format(time: Timestamp) -> String {
     let secs = time
         .as_secs()

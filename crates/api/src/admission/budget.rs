@@ -1,4 +1,4 @@
-//! `PodUnavailableBudget`s that are created or changed.
+//! Reviews of `PodUnavailableBudget`s that are created or changed.
 
 use holdfast_core::model;
 use serde_json::Value;
@@ -11,15 +11,15 @@ use crate::unavailable::{ALPHA_API_VERSION, API_VERSION, GROUP, PLURAL, validate
 /// A budget to be validated, as `AdmissionReview` of `admission.k8s.io/v1` describes it.
 #[derive(Clone, Debug, PartialEq)]
 pub struct BudgetReview {
-    /// Has to be echoed in the answer.
+    /// The answer must repeat it.
     pub uid: String,
-    /// Whose other budgets the answer needs.
+    /// The namespace of the budget. The answer needs the other budgets of this namespace.
     pub namespace: String,
     pub name: String,
-    /// None if nothing is asked of it.
+    /// None if there is nothing to validate.
     object: Option<Value>,
     errors: Vec<FieldError>,
-    /// It cannot be read as the version that the rules are for.
+    /// Why the object cannot be read in the version that the rules expect.
     unreadable: Option<String>,
 }
 
@@ -46,7 +46,7 @@ impl BudgetReview {
         let Some(new) = request.object else {
             return Err(request.wrong("request.object", "is missing"));
         };
-        // Nothing must keep the last finalizer from going.
+        // The removal of the last finalizer must always be possible.
         if !new["metadata"]["deletionTimestamp"].is_null() {
             return Ok(review);
         }
@@ -54,8 +54,8 @@ impl BudgetReview {
         let dropped = old.as_ref().map(|old| dropped(&new, old)).unwrap_or_default();
         match stored(new) {
             Ok(new) => {
-                // What is compared is the same in all versions, and one that cannot be converted is to be
-                // mended in any of them.
+                // The compared fields are the same in all versions. A budget that cannot be converted can be
+                // corrected in any version.
                 review.errors = match &old {
                     Some(old) => validate::update(&new, old),
                     None => validate::create(&new),
@@ -68,7 +68,7 @@ impl BudgetReview {
         Ok(review)
     }
 
-    /// `others`: the budgets of the namespace, this one too if it is among them.
+    /// Validates the budget. `others` are the budgets of the namespace. They may include this budget.
     pub fn answer<'a>(&self, others: impl IntoIterator<Item = &'a model::Budget>) -> ReviewAnswer {
         let mut answer = ReviewAnswer::allow(self.uid.clone());
         let mut errors = self.errors.clone();
@@ -85,8 +85,8 @@ impl BudgetReview {
     }
 }
 
-/// What a client of `v1alpha1` leaves out because that has no field for it: sent back without the annotation
-/// that carries it, it would be gone, and nobody would have meant that.
+/// Finds fields that a client of `v1alpha1` would lose. That version lacks them, and an annotation carries
+/// them. If the client sends the object without the annotation, the fields would be deleted by accident.
 fn dropped(new: &Value, old: &Value) -> Vec<FieldError> {
     let carried = |object: &Value| {
         let text = object["metadata"]["annotations"][BETA_FIELDS].as_str()?.to_owned();
@@ -103,7 +103,7 @@ fn dropped(new: &Value, old: &Value) -> Vec<FieldError> {
     fields.map(|field| FieldError::forbidden(format!("spec.{field}"), &detail)).collect()
 }
 
-/// As the version that is stored.
+/// Converts the object to the stored version.
 fn stored(mut object: Value) -> Result<Value, String> {
     let version = object["apiVersion"].as_str().unwrap_or_default();
     match version {

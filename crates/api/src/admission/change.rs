@@ -1,19 +1,19 @@
-//! What an update changes of a pod's spec: any change may restart a container, but for one of resources
-//! that the kubelet carries out in place.
+//! Compares the specs of a pod before and after an update. Any change may restart a container, except a
+//! change of resources that the kubelet applies in place.
 
 use serde_json::value::RawValue;
 use serde_json::{Map, Value};
 
 use crate::quantity;
 
-/// Two specs that differ.
+/// Two different specs.
 pub(super) struct Change {
     old: Value,
     new: Value,
 }
 
-/// None if the specs are the same. The API server writes both in the same way, so that mostly the texts
-/// are the same too.
+/// Returns None if the specs are equal. The API server writes both in the same way, so equal specs mostly
+/// have equal texts.
 pub(super) fn spec(old: Option<&RawValue>, new: Option<&RawValue>) -> Option<Change> {
     let (old, new) = (old.map_or("null", RawValue::get), new.map_or("null", RawValue::get));
     if old == new {
@@ -25,8 +25,8 @@ pub(super) fn spec(old: Option<&RawValue>, new: Option<&RawValue>) -> Option<Cha
 }
 
 impl Change {
-    /// Nothing but cpu and memory of containers has changed, none restarts for it, and the pod keeps its
-    /// class.
+    /// Returns true if only cpu and memory of containers have changed, no container restarts for it, and the
+    /// pod keeps its class.
     pub(super) fn is_resize(&self) -> bool {
         without_resources(&self.old) == without_resources(&self.new)
             && Class::of(&self.old) == Class::of(&self.new)
@@ -58,7 +58,7 @@ fn restarts(container: &Value) -> bool {
     policies.into_iter().any(|policy| policy["restartPolicy"] != "NotRequired")
 }
 
-/// What has changed of them is cpu and memory.
+/// Returns true if only cpu and memory differ.
 fn is_compute(old: &Value, new: &Value) -> bool {
     let rest = |resources: &Value| {
         let mut rest = resources.as_object().cloned().unwrap_or_default();
@@ -77,7 +77,7 @@ fn is_compute(old: &Value, new: &Value) -> bool {
 
 const COMPUTE: &[&str] = &["cpu", "memory"];
 
-/// The quality of service class.
+/// The quality of service class of a pod.
 #[derive(Debug, PartialEq, Eq)]
 enum Class {
     Guaranteed,
@@ -87,7 +87,7 @@ enum Class {
 
 impl Class {
     fn of(spec: &Value) -> Self {
-        // Resources of the pod as a whole, where there are any, stand for those of its containers.
+        // If the pod as a whole has resources, they count instead of those of its containers.
         let whole = &spec["resources"];
         let init = spec["initContainers"].as_array().into_iter().flatten();
         let all: Vec<_> = if has_any(whole) {
@@ -110,7 +110,7 @@ fn has_any(resources: &Value) -> bool {
     COMPUTE.iter().any(|name| parts.iter().any(|part| amount(part, name).is_some()))
 }
 
-/// As much is promised as it may use. A request that is not stated is the limit.
+/// Returns true if requests equal limits. A missing request equals the limit.
 fn is_guaranteed(resources: &Value) -> bool {
     COMPUTE.iter().all(|name| {
         amount(&resources["limits"], name).is_some_and(|limit| {
@@ -120,7 +120,7 @@ fn is_guaranteed(resources: &Value) -> bool {
     })
 }
 
-/// Unless it is zero.
+/// Returns the amount, or None if it is zero.
 fn amount(part: &Value, name: &str) -> Option<String> {
     let text = match &part[name] {
         Value::String(text) => text.clone(),

@@ -1,5 +1,5 @@
-//! The admission webhooks' messages: an eviction, or another disruption of a pod, to decide, and the
-//! answer.
+//! The messages of the admission webhooks: a request to decide (an eviction or another disruption of a pod)
+//! and the answer.
 
 mod budget;
 mod change;
@@ -27,33 +27,33 @@ use crate::printable;
 /// An eviction as `AdmissionReview` of `admission.k8s.io/v1` describes it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct EvictionReview {
-    /// Has to be echoed in the answer. The API server draws it afresh for every call.
+    /// The answer must repeat it. The API server creates a new one for every call.
     pub uid: String,
     pub pod: ObjectKey,
     pub requester: String,
     pub dry_run: bool,
     /// `deleteOptions.preconditions.uid`.
     pub precondition_uid: Option<String>,
-    /// Where that field is to be added, if it is not there.
+    /// Where to add that field if it is missing.
     pub pin: Pin,
 }
 
-/// How the answer can pin the eviction to the one pod that was decided about.
+/// How the answer can pin the eviction to the pod that was decided about.
 ///
-/// An eviction names a pod and may reach the API server's store when that name belongs to a
-/// successor, of which no budget knows that it is being evicted.
+/// An eviction names a pod. When it reaches the API server's store, that name may belong to a successor, and
+/// no budget has a grant for that pod.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Pin {
     /// The request has a uid precondition of its own.
     Given,
-    /// Add it to what is there: to `preconditions`, to `deleteOptions`, or to the Eviction.
+    /// Add the field to the first of these that exists: `preconditions`, `deleteOptions`, or the Eviction.
     Preconditions,
     DeleteOptions,
     Eviction,
 }
 
 impl Pin {
-    /// The JSON patch, in base64 as the API server wants it.
+    /// Returns the JSON patch in base64, as the API server expects it.
     fn patch(self, uid: &str) -> Option<String> {
         let (path, value) = match self {
             Self::Given => return None,
@@ -95,7 +95,7 @@ impl EvictionReview {
 pub struct ReviewError {
     /// `request.uid`, if it could be read.
     pub uid: Option<String>,
-    /// The path of the field that is wrong, such as `request.namespace`.
+    /// The path of the wrong field, such as `request.namespace`.
     pub field: String,
     pub message: String,
 }
@@ -111,7 +111,7 @@ impl TryFrom<Request<EvictionObject, IgnoredAny>> for EvictionReview {
 
     fn try_from(request: Request<EvictionObject, IgnoredAny>) -> Result<Self, ReviewError> {
         let wrong = |field: &str, message: String| request.wrong(field, message);
-        // A webhook configuration that sends us anything else must be noticed, not answered.
+        // Fail for other requests, so that a wrong webhook configuration is noticed.
         if request.resource.resource != "pods" || request.sub_resource != "eviction" {
             let found = format!("{}/{}", request.resource.resource, request.sub_resource);
             return Err(wrong("request.subResource", format!("{found:?} is not pods/eviction")));
@@ -144,8 +144,8 @@ impl TryFrom<Request<EvictionObject, IgnoredAny>> for EvictionReview {
         let dry_run = options.is_some_and(DeleteOptions::is_dry_run);
         Ok(Self {
             pod: ObjectKey::new(namespace, name),
-            // kubectl asks for a dry run in the body, which the API server does not copy to the
-            // request; `?dryRun=All` arrives in the request.
+            // kubectl sets dry run in the body, and the API server does not copy it to the request.
+            // `?dryRun=All` arrives in the request.
             dry_run: request.dry_run || dry_run,
             precondition_uid,
             pin,
@@ -155,7 +155,7 @@ impl TryFrom<Request<EvictionObject, IgnoredAny>> for EvictionReview {
     }
 }
 
-/// Either may be empty, but two different ones name two different pods.
+/// Either name may be empty. Two different names would mean two different pods.
 fn agree<'a>(request: &'a str, body: &'a str) -> Result<&'a str, String> {
     match (request, body) {
         ("", other) | (other, "") => Ok(other),
@@ -169,8 +169,8 @@ fn uid_of(body: &[u8]) -> Option<String> {
     non_empty(Some(review.pointer("/request/uid")?.as_str()?.to_owned()))
 }
 
-/// The request, with a uid. The path of a wrong field costs time to track, so it is looked for only when
-/// there is one.
+/// Reads the request, which has a uid. Tracking the path of a wrong field takes time, so this happens only
+/// after an error.
 fn request<'a, N, O>(body: &'a [u8]) -> Result<Request<N, O>, ReviewError>
 where
     N: Deserialize<'a>,
@@ -186,7 +186,7 @@ where
     match review.request {
         None => Err(ReviewError::new(None, "request", "is missing")),
         Some(request) if request.uid.is_empty() => Err(request.wrong("request.uid", "is missing")),
-        // It is written to logs as it is. No API server makes another kind.
+        // The uid is written to logs without escaping. API servers only send uids of such characters.
         Some(request) if !request.uid.bytes().all(|byte| byte.is_ascii_graphic()) => {
             Err(ReviewError::new(None, "request.uid", "has characters that are not to be seen"))
         }
@@ -200,7 +200,7 @@ struct Review<N, O> {
     request: Option<Request<N, O>>,
 }
 
-/// With the new object and the old one.
+/// A request with the new object and the old object.
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase", bound(deserialize = "N: Deserialize<'de>, O: Deserialize<'de>"))]
 struct Request<N, O> {
@@ -312,10 +312,10 @@ impl ReviewAnswer {
         match verdict {
             Verdict::Allow(allowed) => match &allowed.uid {
                 Some(uid) => answer.response.patch = pin.patch(uid),
-                // The API server would find by its own means that there is none, or that it is another.
+                // The API server will find out itself that the pod does not exist, or that it is another pod.
                 None if pin == Pin::Given => {}
-                // Let on, it could meet the next pod of that name, and pinned to none it would end in a 409
-                // then, at which drains give up.
+                // Without a pin the API server could find the next pod of that name and answer 409, and
+                // drains give up on 409.
                 None => answer.deny(Status::not_found()),
             },
             Verdict::Deny(denial) => answer.deny(denial.into()),
@@ -329,7 +329,7 @@ impl ReviewAnswer {
         self.response.status = Some(status);
     }
 
-    /// Of a request that disrupts nothing.
+    /// Allows a request that disrupts nothing.
     pub fn allow(uid: impl Into<String>) -> Self {
         Self {
             api_version: "admission.k8s.io/v1",
@@ -346,8 +346,8 @@ impl ReviewAnswer {
     }
 }
 
-/// A denial as the client of the eviction sees it. There is no `retryAfterSeconds`: client-go
-/// would obey it in silence, up to ten times, and nobody would read why a drain stands still.
+/// A denial as the client of the eviction gets it. It has no `retryAfterSeconds`: client-go would wait
+/// silently, up to ten times, and a drain would not print why it waits.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Status {
@@ -400,7 +400,7 @@ impl From<&Denial> for Status {
         };
         let mut causes: Vec<_> = denial.causes.iter().map(|c| cause(&c.message)).collect();
         if causes.is_empty() {
-            // Clients tell a budget's denial from other 429s by this cause.
+            // Clients use this cause to distinguish the denial of a budget from other 429s.
             causes.push(cause(&denial.message));
         }
         Self::failure(429, "TooManyRequests", &denial.message, causes)

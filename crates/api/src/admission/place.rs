@@ -1,4 +1,4 @@
-//! Pods that are created: the answer puts them into their group.
+//! Reviews of pods that are created. The answer puts a pod into its group.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
@@ -16,13 +16,13 @@ use crate::native::validate::{FieldError, aggregate, quote, subdomain};
 /// A pod to be created, as `AdmissionReview` of `admission.k8s.io/v1` describes it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PlaceReview {
-    /// Has to be echoed in the answer. The API server draws it afresh for every call.
+    /// The answer must repeat it. The API server creates a new one for every call.
     pub uid: String,
     pub dry_run: bool,
-    /// It has no uid yet, and its name may be empty.
+    /// The pod. It has no uid yet, and its name may be empty.
     pub pod: gang::Pod,
     api: GroupApi,
-    /// What a patch can add to.
+    /// True if a patch can add to the annotations.
     has_annotations: bool,
     has_gates: bool,
 }
@@ -71,7 +71,7 @@ impl PlaceReview {
         }
     }
 
-    /// A group that it brings and that can never be: it would wait for ever.
+    /// Refuses a pod with an invalid group name, because the pod would wait for ever.
     fn misnamed(&self) -> Option<ReviewAnswer> {
         let name = self.pod.group.as_deref()?;
         let field = format!("metadata.annotations[{POD_GROUP}]");
@@ -86,7 +86,7 @@ impl PlaceReview {
         Some(answer)
     }
 
-    /// Not now.
+    /// Refuses the pod for now. Its controller tries again.
     pub fn refuse(&self, message: String) -> ReviewAnswer {
         let mut answer = ReviewAnswer::allow(&*self.uid);
         answer.response.allowed = false;
@@ -102,7 +102,8 @@ impl PlaceReview {
         answer
     }
 
-    /// Nothing is done twice: the API server may ask again about what has been patched.
+    /// Returns the patches. It leaves out what is already there, because the API server may ask again about a
+    /// patched pod.
     fn place(&self, group: &str, gate: bool) -> ReviewAnswer {
         let mut patch = Vec::new();
         let mut add =

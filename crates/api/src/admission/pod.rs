@@ -1,4 +1,4 @@
-//! Deletions, updates and resizes of pods, of which a `PodUnavailableBudget` may have to be asked.
+//! Reviews of deletions, updates and resizes of pods that a `PodUnavailableBudget` may protect.
 
 use std::collections::BTreeMap;
 
@@ -15,9 +15,9 @@ use crate::pod::in_place::marks;
 /// A request about a pod as `AdmissionReview` of `admission.k8s.io/v1` describes it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum PodReview {
-    /// It disrupts nothing: nobody has to be asked.
+    /// The request disrupts nothing, so no budget is checked.
     Passes {
-        /// Has to be echoed in the answer.
+        /// The answer must repeat it.
         uid: String,
     },
     Disrupts(Box<PodDisruption>),
@@ -25,19 +25,19 @@ pub enum PodReview {
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PodDisruption {
-    /// Has to be echoed in the answer.
+    /// The answer must repeat it.
     pub uid: String,
     pub operation: Operation,
     pub requester: String,
     pub dry_run: bool,
-    /// As it is before the request.
+    /// The pod before the request.
     pub pod: model::Pod,
-    /// That the pod has after it.
+    /// The generation of the pod after the request.
     pub generation: i64,
     pub circumstances: Circumstances,
 }
 
-/// What tells whether it is the system that is at work, and not somebody's will.
+/// Facts that show whether the system must be able to make this request.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Circumstances {
     /// Empty while the pod has no node.
@@ -46,7 +46,7 @@ pub struct Circumstances {
     pub controller: Option<ControllerRef>,
 }
 
-/// Absent and empty are one.
+/// A toleration. An absent field and an empty field are the same.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Toleration {
@@ -103,7 +103,7 @@ fn disruption(
         _ => return Ok(None),
     };
     let old = Before::parse(request)?;
-    // It is going already, whatever is done to it.
+    // The pod is terminating, so no operation on it is a disruption.
     if old.pod.terminating {
         return Ok(None);
     }
@@ -131,7 +131,7 @@ fn disruption(
     }))
 }
 
-/// What an update disrupts by, if it does.
+/// Returns the disruption of an update, or None if it disrupts nothing.
 fn update(
     request: &Request<&RawValue, &RawValue>,
     old: &Before<'_>,
@@ -154,7 +154,7 @@ struct Before<'a> {
     pod: model::Pod,
     spec: Spec,
     raw_spec: Option<&'a RawValue>,
-    /// The kubelet's own pod: it has been made from a file.
+    /// True for a static pod, which the kubelet creates from a file.
     is_static: bool,
 }
 
@@ -171,7 +171,7 @@ impl<'a> Before<'a> {
             None => Spec::default(),
         };
         let mut pod = model::Pod::from(read);
-        // A deletion of many has no name; the pod has one.
+        // The deletion of a collection has no name, but the pod has one.
         let agreed = |field: &str, request_says: &str, pod_says: &str| {
             agree(request_says, pod_says)
                 .map(str::to_owned)
@@ -189,7 +189,7 @@ impl<'a> Before<'a> {
     }
 }
 
-/// What the engine does not look at.
+/// Fields of a pod that the engine does not read.
 #[derive(Deserialize)]
 struct Rest<'a> {
     #[serde(default, deserialize_with = "null_default")]

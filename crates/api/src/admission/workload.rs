@@ -1,4 +1,4 @@
-//! Workloads that ask for pod groups, when they are created or changed.
+//! Reviews of workloads that ask for pod groups, when they are created or changed.
 
 use holdfast_core::gang::{ASKS, GROUP_SIZE};
 use serde::Deserialize;
@@ -12,12 +12,12 @@ use crate::native::validate::{FieldError, aggregate, quote};
 /// A workload to be validated, as `AdmissionReview` of `admission.k8s.io/v1` describes it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct WorkloadReview {
-    /// Has to be echoed in the answer.
+    /// The answer must repeat it.
     pub uid: String,
     pub namespace: String,
     pub dry_run: bool,
-    /// It asks for pod groups, and did not before: its pods must not come before the webhook that places
-    /// them.
+    /// True if the workload asks for pod groups and did not before. Its pods must not be created before the
+    /// webhook for pods is registered.
     pub begins: bool,
     errors: Vec<FieldError>,
 }
@@ -39,7 +39,7 @@ impl WorkloadReview {
         };
         let old = request.old_object.take().filter(|_| is_update).unwrap_or_default();
         let (is, was) = (new.metadata.annotations, old.metadata.annotations);
-        // Nothing must keep the last finalizer from going.
+        // The removal of the last finalizer must always be possible.
         let goes = new.metadata.deletion_timestamp.is_some();
         Ok(Self {
             begins: !goes && asks(&is) && !asks(&was),
@@ -50,12 +50,12 @@ impl WorkloadReview {
         })
     }
 
-    /// It will be refused, whatever else there is to say.
+    /// Returns true if the workload will be refused anyway.
     pub fn is_wrong(&self) -> bool {
         !self.errors.is_empty()
     }
 
-    /// With warnings for whoever sent the request.
+    /// Returns the answer, with warnings for the user who sent the request.
     pub fn answer(&self, warnings: Vec<String>) -> ReviewAnswer {
         let mut answer = ReviewAnswer::allow(&*self.uid);
         let response = &mut answer.response;
@@ -72,8 +72,8 @@ fn asks(annotations: &Annotations) -> bool {
     annotations.asks.as_deref() == Some("true")
 }
 
-/// What was wrong before may stay so, or else nobody could change anything about the workload. `replicas` are
-/// those that there were.
+/// Returns the errors that are new. Existing errors may stay, otherwise the workload could not be changed at
+/// all. `replicas` is the scale before the change.
 fn errors(is: &Annotations, was: &Annotations, replicas: Option<i64>) -> Vec<FieldError> {
     let check = |key: &str, is: &Option<String>, was: &Option<String>, well: bool, detail: &str| {
         let value = is.as_deref().filter(|_| !well && is != was)?;
@@ -85,7 +85,7 @@ fn errors(is: &Annotations, was: &Annotations, replicas: Option<i64>) -> Vec<Fie
     let asks = check(ASKS, &is.asks, &was.asks, readable, r#"must be "true" or "false""#);
     let detail = "must be a whole number greater than or equal to 1";
     let size = check(GROUP_SIZE, &is.group_size, &was.group_size, sized, detail);
-    // Pods that are there would be of one group, and those that replace them of another.
+    // Existing pods would be in one group, and their replacements in another.
     let stays = was.group_size.as_deref().and_then(positive).is_none() || replicas == Some(0);
     let detail = "cannot be changed while there are pods: scale to 0 first";
     let size = size.or_else(|| check(GROUP_SIZE, &is.group_size, &was.group_size, stays, detail));

@@ -1,4 +1,4 @@
-//! Budgets to and from [`holdfast_core::model`].
+//! Converts budgets to and from [`holdfast_core::model`].
 
 use holdfast_core::model::{
     self, BasicMinCount, BudgetKey, BudgetKind, BudgetSpec, BudgetStatus, BuiltinBudget,
@@ -51,7 +51,8 @@ fn spec(spec: PodDisruptionBudgetSpec, basic_min_count: Option<String>) -> Budge
         None | Some("" | "Pod") => Scope::Pod,
         Some("Workload" | "PodGroup") => Scope::Workload,
         Some(other) => {
-            // A scope of a later release: we cannot count its units, so no count will do.
+            // A later release may have other scopes. Holdfast cannot count their units, so the budget allows
+            // nothing.
             let unknown = Threshold::Invalid(format!("unknown spec.budgetScope {other:?}"));
             min_available = Some(unknown);
             max_unavailable = None;
@@ -74,7 +75,7 @@ fn spec(spec: PodDisruptionBudgetSpec, basic_min_count: Option<String>) -> Budge
     }
 }
 
-/// Any other value is the stricter policy, as upstream's eviction handler has it.
+/// Takes any unknown value as the stricter policy, as the eviction handler of Kubernetes does.
 fn unhealthy(policy: Option<&str>) -> UnhealthyPolicy {
     match policy {
         Some("AlwaysAllow") => UnhealthyPolicy::AlwaysAllow,
@@ -132,8 +133,8 @@ impl From<&BudgetStatus> for PodDisruptionBudgetStatus {
     }
 }
 
-/// The range that the schema allows and that Go clients can read. A desired count beyond it (large
-/// minAvailable times large minCount) is as unreachable as its limit.
+/// Limits a count to the range that the schema allows and that Go clients can read. A larger desired count
+/// (large minAvailable times large minCount) is as unreachable as the limit.
 pub(crate) fn int32(n: i64) -> i64 {
     n.clamp(0, i32::MAX.into())
 }
@@ -248,8 +249,8 @@ impl From<&model::PendingReplacement> for PendingReplacement {
     }
 }
 
-/// The body of `PUT .../<budgets>/<name>/status`, of either kind of budget. The API server takes nothing but the
-/// status from it; uid and resourceVersion are the preconditions of the compare-and-swap.
+/// The body of `PUT .../<budgets>/<name>/status`, for both kinds of budgets. The API server takes only the
+/// status from it. uid and resourceVersion are the preconditions of the compare-and-swap.
 #[derive(Clone, Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct StatusUpdate<'a> {

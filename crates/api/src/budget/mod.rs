@@ -1,7 +1,7 @@
-//! `PodDisruptionBudget` of `policy.holdfast.dev/v1`. It is `policy/v1` plus `budgetScope`, the
-//! counts in replicas and `grants`; built-in `policy/v1` budgets therefore decode with it too.
+//! `PodDisruptionBudget` of `policy.holdfast.dev/v1`: `policy/v1` with `budgetScope`, counts in replicas and
+//! `grants`. Built-in `policy/v1` budgets therefore decode with it too.
 //!
-//! The schema that the API server enforces is in `crds/`; a test holds the two together.
+//! The schema for the API server is in `crds/`. A test compares both.
 
 mod convert;
 mod selector;
@@ -50,7 +50,7 @@ pub struct PodDisruptionBudgetSpec {
     pub budget_scope: Option<String>,
 }
 
-/// The counts are always written, zeros too, as upstream writes its own.
+/// The status. Counts are always written, zeros too, as Kubernetes does.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct PodDisruptionBudgetStatus {
@@ -141,7 +141,7 @@ pub struct Grant {
     pub targeted_before: bool,
 }
 
-/// A pod that a grant took and that its controller has not replaced yet.
+/// A pod that was evicted by a grant and that its controller has not replaced yet.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct PendingReplacement {

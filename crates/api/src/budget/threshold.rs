@@ -3,8 +3,8 @@
 use holdfast_core::model::Threshold;
 use serde::{Deserialize, Serialize};
 
-/// The value as it stands in the object. Nothing is refused here: a budget whose threshold makes
-/// no sense has to reach the engine, which then allows nothing and says why.
+/// The value as written in the object. Nothing is refused here: a budget with an invalid threshold must reach
+/// the engine, which allows nothing and reports the reason.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(untagged)]
 pub enum IntOrString {
@@ -14,8 +14,8 @@ pub enum IntOrString {
 }
 
 impl From<&IntOrString> for Threshold {
-    /// As upstream's `GetScaledValueFromIntOrPercent`, whose words are used so that a person finds
-    /// the same explanations; stricter where only upstream's validation stands before it.
+    /// Converts like `GetScaledValueFromIntOrPercent` of Kubernetes, with the same messages. It is stricter
+    /// in cases that Kubernetes refuses by validation.
     fn from(value: &IntOrString) -> Self {
         match value {
             IntOrString::Int(n) if *n < 0 => invalid("must be greater than or equal to 0"),

@@ -1,4 +1,4 @@
-//! Where a pod may run.
+//! The constraints of a pod on its node.
 
 use holdfast_core::gang::{
     Constraints, HostPort, NodeTerm, Requirement, TaintEffect, Test, Toleration, TolerationTest,
@@ -23,7 +23,7 @@ pub(super) fn of(spec: Spec<'_>) -> Constraints {
     }
 }
 
-/// Preferences keep no pod from a node.
+/// Returns the constraints that Holdfast does not evaluate. Preferences are no constraints.
 fn unknown(spec: &Spec<'_>) -> Vec<&'static str> {
     let affinity = &spec.affinity;
     let spread = &spec.topology_spread_constraints;
@@ -142,7 +142,7 @@ pub(super) struct Spread<'a> {
     when_unsatisfiable: Text<'a>,
 }
 
-/// Those of others are on every node.
+/// A volume that may bind a pod to certain nodes. Volumes of other kinds exist on every node.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct Volume {
@@ -156,7 +156,7 @@ impl Volume {
     }
 }
 
-/// None if it is of a later release.
+/// Returns None for an effect of a later release.
 pub(super) fn effect(text: &str) -> Option<TaintEffect> {
     match text {
         "NoSchedule" => Some(TaintEffect::NoSchedule),

@@ -1,4 +1,4 @@
-//! The Workload and the `PodGroups` of a workload, to be created.
+//! Encodes the Workload and the `PodGroups` of a workload, for their creation.
 
 use holdfast_core::gang::{
     GROUP_API_VERSION, MIN_COUNT, NewGroup, PROTECTION, Policy, Priority, SLOT, Template,
@@ -8,7 +8,7 @@ use serde_json::{Map, Value, json};
 
 use crate::budget::int32;
 
-/// Which shape the objects have.
+/// The API version and shape of the objects.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ApiVersion {
     /// `scheduling.k8s.io/v1beta1`, of Kubernetes 1.37.
@@ -20,8 +20,8 @@ pub enum ApiVersion {
 }
 
 impl ApiVersion {
-    /// Of those of `scheduling.k8s.io`, `v1beta1` say. None of a version that has no `PodGroups`, or that we do
-    /// not know.
+    /// Returns the version for a version of `scheduling.k8s.io`, such as `v1beta1`. None if that version has
+    /// no `PodGroups`, or is unknown.
     pub fn of_kubernetes(version: &str) -> Option<Self> {
         match version {
             "v1beta1" => Some(Self::V1Beta1),
@@ -30,7 +30,7 @@ impl ApiVersion {
         }
     }
 
-    /// With the group, as `apiVersion` has it.
+    /// Returns group and version as in `apiVersion`.
     pub fn name(self) -> &'static str {
         match self {
             Self::V1Beta1 => "scheduling.k8s.io/v1beta1",
@@ -40,7 +40,7 @@ impl ApiVersion {
     }
 }
 
-/// The Workload of this group and of its siblings.
+/// Returns the Workload of this group and of the other groups of the same workload.
 pub fn workload(new: &NewGroup, api: ApiVersion) -> Value {
     let owner = &new.owner;
     let templates = new.workload.templates.iter().map(|template| template_of(template, api));
@@ -64,7 +64,7 @@ pub fn workload(new: &NewGroup, api: ApiVersion) -> Value {
     })
 }
 
-/// `workload_uid`: of the Workload that is there, for the group to go with it.
+/// Returns the `PodGroup`. `workload_uid` is the uid of the existing Workload, as an owner of the group.
 pub fn pod_group(new: &NewGroup, api: ApiVersion, workload_uid: Option<&str>) -> Value {
     let mut annotations = Map::from_iter([(SLOT.to_owned(), json!(new.slot))]);
     if new.policy == Policy::Basic {
@@ -86,7 +86,7 @@ pub fn pod_group(new: &NewGroup, api: ApiVersion, workload_uid: Option<&str>) ->
         },
         "spec": {"schedulingPolicy": policy(new.policy)},
     });
-    // That of Kubernetes has a finalizer of its own, by admission.
+    // The API server adds a finalizer to PodGroups of Kubernetes.
     if api == ApiVersion::Holdfast {
         group["metadata"]["finalizers"] = json!([PROTECTION]);
     }
@@ -118,7 +118,8 @@ fn refer(spec: &mut Value, workload: &str, template: &str, api: ApiVersion) {
     }
 }
 
-/// Kubernetes 1.36 has no preemption policy of groups, and 1.37 drops it unless a feature is on.
+/// Sets the priority. Kubernetes 1.36 has no preemption policy of groups, and 1.37 drops it unless a feature
+/// is on.
 fn prioritize(spec: &mut Value, priority: &Priority, api: ApiVersion) {
     if let Some(class) = &priority.class {
         spec["priorityClassName"] = json!(class);
@@ -156,7 +157,8 @@ fn labels() -> Value {
     json!({"app.kubernetes.io/managed-by": "holdfast"})
 }
 
-/// It does not block the owner's deletion: that would need the right to change its finalizers.
+/// Returns the owner reference. It does not block the owner's deletion, because that needs the right to
+/// change the owner's finalizers.
 fn controller(owner: &ControllerRef) -> Value {
     let ControllerRef { group_kind, version, name, uid } = owner;
     json!({

@@ -1,4 +1,4 @@
-//! `PodGroups`, with what budgets do not read of them.
+//! `PodGroups`, with the fields that only gangs need.
 
 use holdfast_core::gang::{self, GroupStatus, PROTECTION};
 use holdfast_core::model::GroupApi;

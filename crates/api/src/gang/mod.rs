@@ -1,12 +1,12 @@
-//! What gangs are decided by, and what is made for them.
+//! Decodes the objects that gangs depend on, and encodes the objects that Holdfast creates for them.
 //!
 //! ```text
 //!   JSON --decode--> Object --applied, deleted--> holdfast_core::gang::Seen
 //!   holdfast_core::gang::NewGroup --encode--> Workload and PodGroup of any shape
 //! ```
 //!
-//! Pods and owners are read apart from what budgets read of them: the two share little more than the
-//! metadata, and whoever does not use pod groups pays nothing for them.
+//! Gangs and budgets decode pods and owners separately: they share little more than the metadata, and clusters
+//! without pod groups pay nothing for gangs.
 
 mod constraints;
 pub mod encode;

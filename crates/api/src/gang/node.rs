@@ -8,7 +8,7 @@ use super::requests::amounts;
 use crate::lenient::{Text, null_default};
 use crate::meta::Meta;
 
-/// The node controller puts it on cordoned nodes, a moment later than they are.
+/// The node controller adds this taint to cordoned nodes, slightly after the cordon.
 const CORDONED: &str = "node.kubernetes.io/unschedulable";
 
 #[derive(Clone, Debug, Deserialize)]

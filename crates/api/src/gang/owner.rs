@@ -44,7 +44,7 @@ struct LeaderWorkerTemplate {
     restart_policy: Option<String>,
 }
 
-/// That of a `JobSet` is an object, which says nothing about one Job.
+/// The `startupPolicy` of a `LeaderWorkerSet`. That of a `JobSet` is an object, which says nothing about one Job.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(untagged)]
 enum StartupPolicy {
@@ -101,13 +101,14 @@ struct Ordinals {
 struct Status {
     #[serde(default, deserialize_with = "null_default")]
     succeeded: i64,
-    /// Of an Indexed Job with `backoffLimitPerIndex`: as `1,3-5`.
+    /// The failed indices of an Indexed Job with `backoffLimitPerIndex`, such as `1,3-5`.
     #[serde(default, deserialize_with = "null_default")]
     failed_indexes: String,
 }
 
 impl Status {
-    /// Pods that are not made again: an index that has failed for good is as done as one that has succeeded.
+    /// Returns the number of pods that are not created again. An index that has failed permanently counts, as
+    /// one that has succeeded does.
     fn done(&self) -> i64 {
         let count = |part: &str| {
             let (first, last) = part.split_once('-').unwrap_or((part, part));
@@ -120,7 +121,7 @@ impl Status {
 }
 
 impl Owner {
-    /// None of another kind.
+    /// Returns None for another kind.
     pub fn into_model(self, group_kind: GroupKind, version: &str) -> Option<gang::Owner> {
         let meta = self.metadata;
         Some(gang::Owner {
@@ -137,7 +138,7 @@ impl Owner {
     }
 }
 
-/// One is the default that each of these APIs documents for an absent number.
+/// Returns the spec. Each of these APIs documents one as the default of an absent number.
 fn spec(
     kind: &GroupKind,
     spec: Spec,
@@ -150,14 +151,15 @@ fn spec(
             size: spec.leader_worker_template.size.unwrap_or(1),
             leader_ready: matches!(spec.startup_policy, Some(StartupPolicy::Name(name)) if name == "LeaderReady"),
             exclusive: annotations.lws_exclusive.is_some(),
-            // Absent means RecreateGroupOnPodRestart, and so must anything that we do not know.
+            // An absent value means RecreateGroupOnPodRestart. Treat unknown values the same.
             keeps_group: matches!(
                 spec.leader_worker_template.restart_policy.as_deref(),
                 Some("None" | "Default")
             ),
         },
         (model::Owner::JOBSET_GROUP, "JobSet") => OwnerSpec::JobSet {
-            // It may be asked for of some of the jobs only. The others do not wait for each other then either.
+            // The annotation may be on some of the jobs only. The other jobs do not wait for each other then
+            // either.
             exclusive: annotations.jobset_exclusive.is_some()
                 || (spec.replicated_jobs.iter())
                     .any(|job| job.template.metadata.annotations.jobset_exclusive.is_some()),

@@ -1,4 +1,4 @@
-//! Pods, as gangs look at them.
+//! Pods, with the fields that only gangs need.
 
 use std::collections::BTreeMap;
 
@@ -30,13 +30,13 @@ pub(super) struct Spec<'a> {
     pub containers: Vec<Container<'a>>,
     #[serde(borrow, default, deserialize_with = "null_default")]
     pub init_containers: Vec<Container<'a>>,
-    /// Of the pod as a whole.
+    /// The resources of the pod as a whole.
     #[serde(default, deserialize_with = "null_default")]
     pub resources: ResourceList,
     #[serde(default, deserialize_with = "requests::amounts")]
     pub overhead: gang::Resources,
     scheduling_group: Option<SchedulingGroup>,
-    /// 1.35.
+    /// The reference of Kubernetes 1.35.
     workload_ref: Option<IgnoredAny>,
     node_name: Option<String>,
     #[serde(borrow, default, deserialize_with = "null_default")]
@@ -132,7 +132,7 @@ impl Pod<'_> {
 const COSCHEDULING_GROUP: &str = "scheduling.x-k8s.io/pod-group";
 const LWS_WORKER_INDEX: &str = "leaderworkerset.sigs.k8s.io/worker-index";
 
-/// None without a name and two numbers: there is no place to find then.
+/// Returns None without a name and two numbers, because the pod then has no known place in a group.
 fn lws_place(labels: &BTreeMap<String, String>, annotations: &Annotations) -> Option<LwsPlace> {
     let index = |label: &str| labels.get(label)?.parse().ok().filter(|n: &i64| *n >= 0);
     Some(LwsPlace {

@@ -1,4 +1,4 @@
-//! What a pod asks of its node, as kube-scheduler counts it.
+//! Computes the resources that a pod requests, as kube-scheduler does.
 
 use std::collections::BTreeMap;
 
@@ -14,7 +14,7 @@ use crate::quantity;
 pub(super) struct Container<'a> {
     #[serde(default, deserialize_with = "null_default")]
     resources: ResourceList,
-    /// Of an init container: `Always` makes it run on beside the others.
+    /// For an init container, `Always` means that it keeps running beside the other containers.
     #[serde(borrow, default)]
     restart_policy: Text<'a>,
     #[serde(borrow, default, deserialize_with = "null_default")]
@@ -22,13 +22,13 @@ pub(super) struct Container<'a> {
 }
 
 impl Container<'_> {
-    /// Of an init container.
+    /// Returns true if an init container keeps running.
     pub fn stays(&self) -> bool {
         &*self.restart_policy == "Always"
     }
 }
 
-/// Zero: none of the node's.
+/// A port. Zero means no port of the node.
 #[derive(Clone, Debug, Default, Deserialize)]
 pub(super) struct Port<'a> {
     #[serde(rename = "hostPort", default, deserialize_with = "null_default")]
@@ -45,14 +45,15 @@ pub(super) struct ResourceList {
     requests: Resources,
 }
 
-/// In thousandths. What is no quantity, and so was never accepted by an API server, is left out.
+/// Reads amounts in thousandths. It leaves out invalid quantities, which no API server accepts.
 pub(super) fn amounts<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Resources, D::Error> {
     let amounts = Option::<BTreeMap<String, Text<'de>>>::deserialize(deserializer)?;
     let amounts = amounts.unwrap_or_default().into_iter();
     Ok(amounts.filter_map(|(name, text)| Some((name, quantity::thousandths(&text)?))).collect())
 }
 
-/// The most that is needed at any time: while an init container runs, or afterwards. And one pod.
+/// Returns the largest amount that the pod needs at any time, during an init container or afterwards, and one
+/// pod.
 pub(super) fn of(spec: &Spec<'_>) -> Resources {
     let mut staying = Resources::new();
     let mut starting = Resources::new();
@@ -69,7 +70,7 @@ pub(super) fn of(spec: &Spec<'_>) -> Resources {
         add(&mut all, &container.resources.requests);
     }
     raise(&mut all, &starting);
-    // Stated for the pod as a whole, a request stands for those of its containers.
+    // A request of the pod as a whole replaces the requests of its containers.
     for (name, amount) in &spec.resources.requests {
         if is_of_pods(name) {
             all.insert(name.clone(), *amount);

@@ -1,13 +1,13 @@
-//! What `kubectl get` prints: a `Table` of `meta.k8s.io/v1`. The columns are upstream's, and with
-//! `-o wide` those that tell about replicas. An API server could print a custom resource too, but
-//! leaves out what is not set where a built-in budget says `N/A`.
+//! The output of `kubectl get`: a `Table` of `meta.k8s.io/v1`. The columns are those of Kubernetes, and with
+//! `-o wide` also the counts of replicas. An API server can print a custom resource too, but it leaves out a
+//! missing value where a built-in budget prints `N/A`.
 
 use jiff::{SignedDuration, Timestamp};
 use serde_json::{Map, Value, json};
 
 use crate::budget::KIND;
 
-/// The query parameter `includeObject`: what comes along with each row.
+/// The query parameter `includeObject`: the object in each row.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Include {
     None,
@@ -16,7 +16,7 @@ pub enum Include {
     Object,
 }
 
-/// Of one budget of `policy/v1`, or of a list of them. A watch sends `columns` only once.
+/// Returns the table of one budget of `policy/v1`, or of a list. A watch sends `columns` only once.
 pub fn table(value: &Value, include: Include, columns: bool, now: Timestamp) -> Value {
     let (metadata, rows) = match value["items"].as_array() {
         Some(items) => (
@@ -39,7 +39,7 @@ struct Column {
     kind: &'static str,
     format: &'static str,
     description: &'static str,
-    /// Above 0: only with `-o wide`.
+    /// Above 0: printed only with `-o wide`.
     priority: i32,
 }
 
@@ -53,7 +53,7 @@ impl Column {
     }
 }
 
-/// In the order of the cells in [`row`].
+/// The columns, in the order of the cells in [`row`].
 const COLUMNS: [Column; 9] = [
     Column {
         format: "name",
@@ -122,7 +122,7 @@ fn row(budget: &Value, include: Include, now: Timestamp) -> Value {
 }
 
 fn object(budget: &Value, include: Include) -> Value {
-    // The end of a watch's first part is said by an annotation, which must get through.
+    // An annotation marks the end of a watch's first part. The client must get it.
     let ends_initial_events =
         budget["metadata"]["annotations"]["k8s.io/initial-events-end"] == "true";
     match include {
@@ -133,7 +133,7 @@ fn object(budget: &Value, include: Include) -> Value {
             "metadata": budget["metadata"],
         }),
         Include::Object => {
-            // The items of a list need not say what they are, but here they stand alone.
+            // Items of a list have no kind. Here they are separate objects, so they need one.
             let mut object = budget.as_object().cloned().unwrap_or_default();
             object.insert("apiVersion".to_owned(), "policy/v1".into());
             object.insert("kind".to_owned(), KIND.into());
@@ -165,8 +165,8 @@ fn age(created: &Value, now: Timestamp) -> String {
         .map_or_else(|| "<unknown>".to_owned(), |created| human(now.duration_since(created)))
 }
 
-/// Two or three significant figures, cut where Go's `HumanDuration` cuts them. A clock that is one
-/// second behind is forgiven.
+/// Formats a duration with two or three significant figures, as Go's `HumanDuration`. A clock may be one
+/// second late.
 fn human(duration: SignedDuration) -> String {
     let seconds = duration.as_secs();
     let (minutes, hours) = (seconds / 60, seconds / 3600);

@@ -1,4 +1,4 @@
-//! Containers: what they should be, what they are, and whether the two agree.
+//! Containers: their spec, their status, and whether the two agree.
 
 use serde::Deserialize;
 
@@ -27,12 +27,12 @@ pub(crate) struct ContainerStatus<'a> {
     pub image_id: Text<'a>,
     #[serde(borrow, default, deserialize_with = "null_default")]
     resources: Resources<'a>,
-    /// What the node has set aside: the requests that it has agreed to.
+    /// The requests that the node has accepted.
     #[serde(borrow, default, deserialize_with = "null_default")]
     allocated_resources: Amounts<'a>,
 }
 
-/// Those that can be changed in place.
+/// The resources that can be changed in place.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
 pub(crate) struct Resources<'a> {
     #[serde(borrow, default, deserialize_with = "null_default")]
@@ -50,7 +50,7 @@ pub(crate) struct Amounts<'a> {
 }
 
 impl Pod<'_> {
-    /// The containers of the spec with what the status says of each.
+    /// Returns the containers of the spec, each with its status.
     pub(super) fn containers(
         &self,
     ) -> impl Iterator<Item = (&Container<'_>, Option<&ContainerStatus<'_>>)> {
@@ -61,7 +61,8 @@ impl Pod<'_> {
     }
 }
 
-/// The status shows the spec: the kubelet has seen it, and runs these images with these resources.
+/// Returns true if the status shows the spec: the kubelet has seen it and runs these images with these
+/// resources.
 pub(super) fn is_applied(pod: &Pod<'_>) -> bool {
     let seen = pod.status.observed_generation.is_none_or(|seen| seen >= pod.metadata.generation);
     seen && !pod.status.conditions.resizing
@@ -83,7 +84,7 @@ fn has_resources(wanted: &Resources<'_>, status: &ContainerStatus<'_>) -> bool {
         && shows(&status.resources.limits, &wanted.limits)
 }
 
-/// Old kubelets show no resources at all, and none shows what was not asked for.
+/// Old kubelets show no resources. No kubelet shows resources that were not requested.
 fn shows(shown: &Amounts<'_>, wanted: &Amounts<'_>) -> bool {
     let one = |shown: &str, wanted: &str| {
         shown.is_empty() || wanted.is_empty() || quantity::same(shown, wanted)
@@ -91,8 +92,8 @@ fn shows(shown: &Amounts<'_>, wanted: &Amounts<'_>) -> bool {
     one(&shown.cpu, &wanted.cpu) && one(&shown.memory, &wanted.memory)
 }
 
-/// Whether two names mean one image: `nginx` is `docker.io/library/nginx:latest`. With a digest, the tag
-/// says nothing.
+/// Returns true if two names mean the same image: `nginx` is `docker.io/library/nginx:latest`. If there is a
+/// digest, the tag does not count.
 pub(super) fn same_image(a: &str, b: &str) -> bool {
     a == b || canonical(a) == canonical(b)
 }
@@ -102,7 +103,7 @@ pub(super) fn digest(image: &str) -> Option<&str> {
     image.split_once('@').map(|(_, digest)| digest)
 }
 
-/// Repository, and digest or tag.
+/// Returns the repository, and the digest or tag.
 fn canonical(image: &str) -> (&str, &str) {
     let (name, digest) = image.split_once('@').unwrap_or((image, ""));
     let colon = name.rfind(':').filter(|colon| !name[*colon..].contains('/'));

@@ -1,5 +1,5 @@
-//! Whether an update in place is half done: Kruise changes the image of a running container and keeps
-//! books about that in annotations.
+//! Detects incomplete updates in place. Kruise changes the image of a running container and records this in
+//! annotations.
 
 use std::collections::BTreeMap;
 use std::ops::Bound::{Included, Unbounded};
@@ -11,10 +11,10 @@ use super::Pod;
 use super::container::{Container, ContainerStatus, digest, same_image};
 use crate::lenient::null_default;
 
-/// Labels with this prefix say that the pod is unavailable, whatever its conditions.
+/// Labels with this prefix make the pod unavailable, whatever its conditions are.
 pub(crate) const UNAVAILABLE_LABEL: &str = "unavailable-pod.kruise.io/";
 
-/// No update in place is under way, and no label says that the pod is unavailable.
+/// Returns true if no update in place is in progress, and no label makes the pod unavailable.
 pub(super) fn is_settled(pod: &Pod<'_>) -> bool {
     let annotations = &pod.metadata.annotations;
     let state = annotations.in_place_state.as_ref().or(annotations.in_place_state_old.as_ref());
@@ -30,16 +30,16 @@ pub(crate) fn is_marked(labels: &BTreeMap<String, String>) -> bool {
     marks(labels).next().is_some()
 }
 
-/// The keys of these labels.
+/// Returns the keys of these labels.
 pub(crate) fn marks(labels: &BTreeMap<String, String>) -> impl Iterator<Item = &str> {
     let from = labels.range::<str, _>((Included(UNAVAILABLE_LABEL), Unbounded));
     from.map(|(key, _)| key.as_str()).take_while(|key| key.starts_with(UNAVAILABLE_LABEL))
 }
 
-/// Of a container whose image is named by digest. Where the runtime reports another kind of id (containerd
-/// that of the image's configuration), there is nothing to compare, and Kruise's answer, that no such
-/// pod is ever available, would leave it unprotected (openkruise/kruise#2570). Only the digest counts: a
-/// mirror has another repository.
+/// Returns true if the container runs the digest of its image, or if that cannot be known. Some runtimes report another
+/// kind of id (containerd reports that of the image's configuration). Kruise then never counts the pod as available,
+/// so the pod is not protected (openkruise/kruise#2570). Only the digest is compared, because a mirror has another
+/// repository.
 fn runs_digest(container: &Container<'_>, status: Option<&ContainerStatus<'_>>) -> bool {
     let Some(wanted) = digest(&container.image) else { return true };
     status.is_some_and(|status| digest(&status.image_id).is_none_or(|runs| runs == wanted))
@@ -47,8 +47,8 @@ fn runs_digest(container: &Container<'_>, status: Option<&ContainerStatus<'_>>) 
 
 /// Kruise's `InPlaceUpdateState`.
 ///
-/// It lists hashes for environment variables that come from metadata, too. They are of the Go struct of
-/// a container, which we cannot compute; such an update shows in the pod's readiness gate alone.
+/// It also lists hashes for environment variables from metadata. They are hashes of the Go struct of a container,
+/// which Holdfast cannot compute. Only the pod's readiness gate shows such an update.
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct State {
@@ -68,7 +68,7 @@ struct LastStatus {
     image_id: String,
 }
 
-/// Books that cannot be read are not closed.
+/// A record that cannot be read counts as incomplete.
 fn is_done(pod: &Pod<'_>, json: &str) -> bool {
     let Ok(state) = serde_json::from_str::<State>(json) else { return false };
     state.next_container_images.is_empty()
@@ -82,14 +82,14 @@ fn are_sidecars_done(pod: &Pod<'_>, json: &str) -> bool {
     states.values().all(|state| are_new(pod, state, Absent::Skip))
 }
 
-/// What to make of a container that the status does not show.
+/// How to treat a container that is not in the status.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Absent {
     Wait,
     Skip,
 }
 
-/// None of the containers still runs what it ran before the update.
+/// Returns true if no container still runs its image from before the update.
 fn are_new(pod: &Pod<'_>, state: &State, absent: Absent) -> bool {
     state.last_container_statuses.iter().all(|(name, last)| {
         let found = pod.containers().find(|(container, _)| *container.name == **name);
@@ -97,7 +97,7 @@ fn are_new(pod: &Pod<'_>, state: &State, absent: Absent) -> bool {
             Some((container, Some(status))) => {
                 *status.image_id != last.image_id
                     || same_image(&container.image, &status.image)
-                    // These were compared already.
+                    // Images with a digest were already compared.
                     || (digest(&container.image).is_some() && digest(&status.image_id).is_some())
             }
             Some((_, None)) | None => absent == Absent::Skip,

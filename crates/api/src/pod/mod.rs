@@ -1,4 +1,4 @@
-//! Pods: thousands of them, so what the engine does not read is dropped by the parser.
+//! Pods. There are thousands of them, so the parser drops fields that the engine does not read.
 
 mod container;
 pub(crate) mod in_place;
@@ -93,8 +93,8 @@ pub struct WorkloadRef {
 }
 
 impl WorkloadRef {
-    /// A reference that names a Workload but no entry of it stays one, with an empty entry: it is
-    /// unresolved, which is not the same as absent.
+    /// Returns the reference. A reference to a Workload without an entry keeps an empty entry: it is
+    /// unresolved, which differs from absent.
     fn reference(self) -> Option<GroupReference> {
         if let Some(name) = non_empty(self.pod_group_name) {
             return Some(GroupReference::PodGroup { name });
@@ -124,11 +124,11 @@ pub struct PodStatus<'a> {
     pub(crate) container_statuses: Vec<ContainerStatus<'a>>,
 }
 
-/// What the conditions that matter say; the others are let go one by one.
+/// The conditions that Holdfast needs.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct PodConditions {
     pub ready: bool,
-    /// A resize waits, or is being carried out.
+    /// A resize is pending or in progress.
     pub resizing: bool,
     pub disruption_target: Option<DisruptionTarget>,
 }
@@ -187,12 +187,12 @@ struct PodCondition {
     last_transition_time: Time,
 }
 
-/// As Go's `strconv.ParseBool` has it.
+/// Parses as Go's `strconv.ParseBool`.
 fn is_true(text: &str) -> bool {
     matches!(text, "1" | "t" | "T" | "true" | "TRUE" | "True")
 }
 
-/// No phase is not Pending: Pending pods may go unasked, so it has to be said.
+/// Reads the phase. A missing phase is not Pending, because Pending pods may be evicted without a check.
 fn phase(text: &str) -> Phase {
     match text {
         "Pending" => Phase::Pending,
@@ -238,7 +238,7 @@ impl PodTemplate {
 
 fn by_annotation(name: Option<String>) -> Option<GroupReference> {
     let name = non_empty(name)?;
-    // No group has such a name, and it will be told to people.
+    // No group has a name with control characters, and the name is printed for users.
     let name = printable(&name).into_owned();
     Some(GroupReference::Annotation { name })
 }

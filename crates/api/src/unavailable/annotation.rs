@@ -1,11 +1,11 @@
-//! What `v1alpha1` says in annotations, where `v1beta1` has fields.
+//! Annotations of `v1alpha1` that are fields in `v1beta1`.
 
 use holdfast_core::model::Operation;
 
 pub const PROTECT_OPERATIONS: &str = "kruise.io/pub-protect-operations";
 pub const PROTECT_TOTAL_REPLICAS: &str = "pub.kruise.io/protect-total-replicas";
 
-/// A list with commas. An empty one is none.
+/// Reads a list with commas. An empty list counts as absent.
 pub fn operations(text: &str) -> Result<Vec<Operation>, String> {
     let names = text.split(',').map(str::trim).filter(|name| !name.is_empty());
     names

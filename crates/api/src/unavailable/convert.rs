@@ -1,15 +1,15 @@
-//! Between the versions, for the API server: `ConversionReview` of `apiextensions.k8s.io/v1`.
+//! Converts between the versions for the API server: `ConversionReview` of `apiextensions.k8s.io/v1`.
 //!
 //! ```text
 //!   v1alpha1                                           v1beta1
 //!   kruise.io/pub-protect-operations            <-->   spec.protectOperations
 //!   pub.kruise.io/protect-total-replicas        <-->   spec.protectTotalReplicas
 //!   pub.kruise.io/v1beta1-fields (JSON)         <-->   spec.ignoredPodSelector, spec.podGroupPolicy
-//!   spec.podGroupPolicy, if it is there         --->   spec.podGroupPolicy
+//!   spec.podGroupPolicy, if it exists           --->   spec.podGroupPolicy
 //! ```
 //!
-//! Clients that know Kruise's `v1alpha1` alone read an object, change it and write it back without
-//! the fields that they do not know. Annotations survive that.
+//! Clients that only know Kruise's `v1alpha1` read an object, change it and write it back without the fields that
+//! they do not know. They keep annotations.
 
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
@@ -17,10 +17,10 @@ use serde_json::{Map, Value, json};
 use super::{ALPHA_API_VERSION, API_VERSION, KIND, PodUnavailableBudgetSpec, annotation};
 use crate::lenient::null_default;
 
-/// What `v1alpha1` has no fields for, or may lose.
+/// The fields that `v1alpha1` lacks or that its clients may lose.
 pub const BETA_FIELDS: &str = "pub.kruise.io/v1beta1-fields";
 
-/// The answer to a review: all objects in the version that is asked for, or why one of them cannot be.
+/// Answers a review: all objects in the requested version, or the reason why one of them cannot be converted.
 pub fn convert(review: &[u8]) -> Value {
     let (uid, result) = match serde_json::from_slice::<Review>(review) {
         Err(error) => (String::new(), Err(format!("cannot read ConversionReview: {error}"))),
@@ -69,9 +69,9 @@ fn into_version(mut object: Value, wanted: &str) -> Result<Value, String> {
             let mut converted = object.clone();
             match to_beta(&mut converted) {
                 Ok(()) => return Ok(converted),
-                // It may have been there before we were. A failure would keep all others from being listed,
-                // too, and then nothing can be decided. As it is, it is a budget that allows nothing, and
-                // the validating webhook lets nobody write another.
+                // The object may be older than Holdfast. An error would make all lists fail, and Holdfast
+                // could decide nothing. So it becomes a budget that allows nothing. The validating webhook
+                // refuses new objects of this kind.
                 Err(_) => object["apiVersion"] = json!(API_VERSION),
             }
         }
@@ -81,7 +81,7 @@ fn into_version(mut object: Value, wanted: &str) -> Result<Value, String> {
     Ok(object)
 }
 
-/// From `v1alpha1`. The annotations of Kruise stay, as they do there.
+/// Converts from `v1alpha1`. The annotations of Kruise stay, as in Kruise.
 pub(crate) fn to_beta(object: &mut Value) -> Result<(), String> {
     let mut parts = Parts::take(object);
     if let Some(text) = parts.annotation(annotation::PROTECT_OPERATIONS) {
@@ -106,8 +106,8 @@ pub(crate) fn to_beta(object: &mut Value) -> Result<(), String> {
     Ok(())
 }
 
-/// Of the annotation. No schema looks into it: what has a wrong type there would be stored, and could not
-/// be read as a budget at all.
+/// Reads the annotation. No schema checks its content: a value of a wrong type would be stored, and the
+/// object could not be read as a budget.
 pub(super) fn carried(text: &str) -> Result<Map<String, Value>, String> {
     let failed = |error: serde_json::Error| format!("failed to parse {BETA_FIELDS}: {error}");
     serde_json::from_str::<PodUnavailableBudgetSpec>(text).map_err(failed)?;
@@ -121,14 +121,14 @@ fn to_alpha(object: &mut Value) {
         .collect();
     let carried = (!carried.is_empty()).then(|| Value::Object(carried).to_string());
     parts.annotate(BETA_FIELDS, carried);
-    // Without the field the annotation counts in v1beta1, too, so that to drop it, as Kruise does, would
-    // change what the budget protects from.
+    // Without the field, the annotation also counts in v1beta1. If it were dropped, as Kruise does, the
+    // budget would protect from other operations.
     if let Some(Value::Array(names)) = parts.spec.remove("protectOperations") {
         let names: Vec<_> = names.iter().filter_map(Value::as_str).collect();
         let listed = parts.annotation(annotation::PROTECT_OPERATIONS).unwrap_or_default();
         let is_same = annotation::operations(listed)
             .is_ok_and(|listed| listed.iter().map(|o| o.name()).eq(names.iter().copied()));
-        // One that says the same is left as it was written.
+        // An annotation with the same meaning keeps its text.
         if !is_same {
             parts.annotate(annotation::PROTECT_OPERATIONS, Some(names.join(",")));
         }
@@ -145,7 +145,7 @@ fn to_alpha(object: &mut Value) {
 
 const CARRIED: &[&str] = &["ignoredPodSelector", "podGroupPolicy"];
 
-/// Spec and annotations of an object: all that differs between the versions.
+/// Spec and annotations of an object: the parts that differ between the versions.
 struct Parts {
     spec: Map<String, Value>,
     annotations: Map<String, Value>,

@@ -1,8 +1,8 @@
-//! `PodUnavailableBudget` of `policy.kruise.io`: the budget of Kruise, with groups besides. It guards
-//! every voluntary way to lose a pod, and counts pods or groups of them.
+//! `PodUnavailableBudget` of `policy.kruise.io`: the budget of Kruise, with groups. It protects from every
+//! voluntary disruption of a pod, and counts pods or groups of pods.
 //!
-//! One struct reads both versions: `v1alpha1` lacks some of the fields and has annotations in place of
-//! others, which [`annotation`] reads.
+//! One struct reads both versions: `v1alpha1` lacks some of the fields and has annotations instead of others,
+//! which [`annotation`] reads.
 
 pub mod annotation;
 pub mod convert;
@@ -21,7 +21,7 @@ use crate::meta::Meta;
 use crate::time::Time;
 
 pub const GROUP: &str = "policy.kruise.io";
-/// The version that is stored, and that Holdfast reads and writes.
+/// The stored version, which Holdfast reads and writes.
 pub const VERSION: &str = "v1beta1";
 pub const API_VERSION: &str = "policy.kruise.io/v1beta1";
 pub const ALPHA_API_VERSION: &str = "policy.kruise.io/v1alpha1";
@@ -78,7 +78,7 @@ pub struct PodGroupPolicy {
     pub min_ready_replicas: Option<i64>,
 }
 
-/// The counts are always written, zeros too: Kruise's schema requires them.
+/// The status. Counts are always written, zeros too, because Kruise's schema requires them.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct PodUnavailableBudgetStatus {

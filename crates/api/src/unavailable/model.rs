@@ -1,4 +1,4 @@
-//! `PodUnavailableBudget`s to and from [`holdfast_core::model`].
+//! Converts `PodUnavailableBudget`s to and from [`holdfast_core::model`].
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -35,7 +35,8 @@ fn spec(spec: PodUnavailableBudgetSpec, annotations: &Annotations) -> BudgetSpec
     let unavailable = match unavailable(&spec, annotations) {
         Ok(unavailable) => unavailable,
         Err(why) => {
-            // We cannot tell what it wants to protect, so it protects all that it might.
+            // The protected operations are unknown, so the budget protects from all of them and allows
+            // nothing.
             min_available = Some(Threshold::Invalid(why));
             max_unavailable = None;
             UnavailableSpec {
@@ -48,7 +49,7 @@ fn spec(spec: PodUnavailableBudgetSpec, annotations: &Annotations) -> BudgetSpec
         min_available,
         max_unavailable,
         selector: spec.selector.filter(|_| spec.target_ref.is_none()).and_then(not_empty),
-        // Which unit is counted does not hang on whether the rest can be read.
+        // The unit does not depend on whether the other fields can be read.
         scope: if spec.pod_group_policy.is_some() { Scope::Workload } else { Scope::Pod },
         unavailable: Some(Box::new(unavailable)),
         ..BudgetSpec::default()
@@ -100,7 +101,7 @@ fn operations(
     if listed.is_empty() {
         return Ok(UnavailableSpec::default().operations);
     }
-    // A resize was an update like any other when most of these lists were written.
+    // When most of these lists were written, a resize was an update.
     if listed.contains(&Operation::Update) {
         listed.insert(Operation::Resize);
     }
@@ -128,7 +129,7 @@ fn at_least_one(field: &str, n: i64) -> Result<i64, String> {
     Ok(n)
 }
 
-/// To Kruise, the empty selector selects nothing.
+/// In Kruise, the empty selector selects nothing.
 fn not_empty(selector: LabelSelector) -> Option<model::LabelSelector> {
     (selector != LabelSelector::default()).then(|| selector.into())
 }

@@ -1,14 +1,14 @@
-//! Whether two selectors can select one pod, as far as the selectors can tell.
+//! Decides whether two selectors can select the same pod, from the selectors alone.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use holdfast_core::model::{LabelSelector, Operator};
 
-/// They share keys, no label that both speak of keeps them apart, and either there is a value of one that
-/// both take or they speak of the same labels altogether. (Kruise sees an overlap only where the keys are
-/// the same, and so lets `app=a` stand beside `app=a,tier=b`.)
+/// Returns true if the selectors share a key, their requirements on every shared key can be met together, and either
+/// both accept a value of a shared key or both have the same keys. (Kruise sees an overlap only if all keys are the
+/// same, so it accepts `app=a` beside `app=a,tier=b`.)
 ///
-/// With no key in common nobody can tell: a pod may have the labels of both.
+/// Selectors without a shared key do not count as overlapping, although a pod may match both.
 pub(super) fn overlap(a: &LabelSelector, b: &LabelSelector) -> bool {
     let (a, b) = (constraints(a), constraints(b));
     let possible = |all: &BTreeMap<_, Constraint>| all.values().all(Constraint::is_possible);
@@ -20,7 +20,7 @@ pub(super) fn overlap(a: &LabelSelector, b: &LabelSelector) -> bool {
         && (both.iter().any(Constraint::takes_a_value) || a.keys().eq(b.keys()))
 }
 
-/// What a selector asks of one label.
+/// The requirements of a selector on one label.
 #[derive(Clone)]
 struct Constraint {
     may_be_absent: bool,
@@ -76,7 +76,7 @@ impl Values {
     }
 }
 
-/// Of each label, all that the selector asks of it.
+/// Returns all requirements of the selector, by label.
 fn constraints(selector: &LabelSelector) -> BTreeMap<&str, Constraint> {
     let labels = (selector.match_labels.iter())
         .map(|(key, value)| (key, Constraint::new(&Operator::In, std::slice::from_ref(value))));
@@ -114,7 +114,7 @@ mod tests {
         json!({"matchExpressions": [{"key": "app", "operator": operator, "values": values}]})
     }
 
-    /// Kruise's table for one key.
+    /// The cases of Kruise for one key.
     #[test]
     fn of_one_key() {
         for (a, b, expected) in [
@@ -145,7 +145,8 @@ mod tests {
             (app("web"), labels(&[("backend", "true")]), false, "nobody can tell"),
             (both("web", "x"), both("web", "x"), true, "the same"),
             (both("web", "x"), both("web", "y"), false, "one label keeps them apart"),
-            // Kruise: no overlap, for their keys differ. But every pod of the second is one of the first.
+            // Kruise sees no overlap, because the keys differ. But the first selector matches every pod of
+            // the second.
             (app("web"), both("web", "x"), true, "one within the other"),
             (app("web"), both("db", "x"), false, "another value"),
             (both("web", "x"), labels(&[("app", "web"), ("zone", "z")]), true, "a common value"),
@@ -164,7 +165,7 @@ mod tests {
         assert!(overlaps(&without("app"), &without("app")));
     }
 
-    /// Kruise keeps one requirement per key, whichever is the last.
+    /// Kruise keeps only one requirement per key, the last.
     #[test]
     fn that_ask_more_than_once_of_a_label() {
         let twice = json!({"matchExpressions": [

@@ -1,7 +1,7 @@
-//! The rules for `PodUnavailableBudget`s, in the words of Kruise.
+//! The rules for `PodUnavailableBudget`s, with the messages of Kruise.
 //!
-//! Objects are those of `v1beta1`. Values of a wrong JSON type are passed over: the schema refuses them
-//! before it comes to rules.
+//! The objects are those of `v1beta1`. The rules ignore values of a wrong JSON type, because the schema
+//! refuses them first.
 
 use holdfast_core::model::{self, Operation, Target};
 use serde::Deserialize;
@@ -35,7 +35,7 @@ pub fn create(object: &Value) -> Vec<FieldError> {
     errors
 }
 
-/// Pods do not change hands while they are being counted.
+/// Validates an update. Selector and target cannot change while pods are counted.
 pub fn update(object: &Value, old: &Value) -> Vec<FieldError> {
     let mut errors = create(object);
     let pods = |object: &Value| {
@@ -49,8 +49,8 @@ pub fn update(object: &Value, old: &Value) -> Vec<FieldError> {
     errors
 }
 
-/// The first of the other budgets of the namespace that would guard the same pods. A selector and a target
-/// are not compared: nobody knows the pods of the target.
+/// Returns the first other budget of the namespace that would protect the same pods. It does not compare a
+/// selector with a target, because the pods of the target are unknown.
 pub fn overlap<'a>(
     object: &Value,
     others: impl IntoIterator<Item = &'a model::Budget>,
@@ -127,7 +127,7 @@ fn selector(selector: &LabelSelector, field: &str, empty: &str) -> Vec<FieldErro
     selector_rules(selector, LabelValues::Check, field)
 }
 
-/// With groups both may be set, and both hold.
+/// Validates the thresholds. With groups both may be set, and both apply.
 fn thresholds(spec: &Value) -> Vec<FieldError> {
     let (max, min) = (&spec["maxUnavailable"], &spec["minAvailable"]);
     let problem = match (max.is_null(), min.is_null()) {
@@ -145,15 +145,15 @@ fn thresholds(spec: &Value) -> Vec<FieldError> {
     problem.into_iter().chain(each).collect()
 }
 
-/// The schema has no bound for it, and clients in Go cannot read a list with such a number in it.
+/// Refuses numbers that the schema allows but Go clients cannot read.
 fn out_of_range(value: &Value, field: &str) -> Option<FieldError> {
     let Value::Number(n) = value else { return None };
     let is_large = n.as_i64().is_none_or(|n| n > i64::from(i32::MAX));
     is_large.then(|| FieldError::invalid(field.to_owned(), &n.to_string(), INT32))
 }
 
-/// The annotation counts where the field is empty; Kruise takes any text there and then protects from
-/// nothing that it does not know.
+/// Validates the annotation, which counts if the field is empty. Kruise accepts any text in it, and then
+/// ignores unknown operations.
 fn operations(object: &Value) -> Vec<FieldError> {
     let listed = object["spec"]["protectOperations"].as_array().map_or(&[][..], Vec::as_slice);
     if let ([], Some(text)) = (listed, annotated(object, annotation::PROTECT_OPERATIONS)) {
@@ -173,7 +173,7 @@ fn operations(object: &Value) -> Vec<FieldError> {
         .collect()
 }
 
-/// In the schema the field is at least 1. So has the annotation to be: with no units to protect, nothing
+/// Validates the total in the annotation. It must be at least 1, as the field: with a total of 0, nothing
 /// would be protected.
 fn total(object: &Value) -> Vec<FieldError> {
     let mut errors = Vec::new();

@@ -1,9 +1,9 @@
-//! The messages, with the tags of Kubernetes' `generated.proto` files. The same structs write the
-//! JSON: what Go calls `omitempty` is a `skip_serializing_if` here.
+//! The messages, with the tags of Kubernetes' `generated.proto` files. The same structs write the JSON: Go's
+//! `omitempty` is `skip_serializing_if` here.
 //!
-//! Go writes every field that is not a pointer, zeros included, and pointers only if they are set.
-//! So a pointer is an `Option` here, and `Some("")` is not `None`. prost makes an `Option` of every
-//! message; where Go holds one by value, absent and empty are written alike.
+//! Go writes every field that is not a pointer, zeros too, and pointers only if they are set. So a pointer is an
+//! `Option` here, and `Some("")` is not `None`. prost makes an `Option` of every message. Where Go has a message by
+//! value, an absent message and an empty one are written in the same way.
 
 use std::collections::BTreeMap;
 
@@ -15,7 +15,7 @@ use serde_json::Value;
 
 use crate::time;
 
-/// The envelope of everything (`runtime.Unknown`).
+/// The envelope of every message (`runtime.Unknown`).
 #[derive(Clone, PartialEq, Message)]
 pub struct Unknown {
     #[prost(message, optional, tag = "1")]
@@ -69,8 +69,8 @@ pub struct Spec {
     pub budget_scope: Option<String>,
 }
 
-/// The counts in replicas are `Option`s because most clients do not know them: what such a client
-/// leaves out must not look like a zero that it wrote.
+/// The status. Counts in replicas are `Option`s, because most clients do not know them. If a client leaves
+/// one out, it must not look like a zero.
 #[derive(Clone, PartialEq, Message, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Status {
@@ -301,7 +301,7 @@ pub struct Time {
     pub nanos: Option<i32>,
 }
 
-/// [`Budget`] as far as the gate reads it.
+/// The fields of [`Budget`] that the gate reads.
 #[derive(Clone, PartialEq, Message)]
 pub struct GateBudget {
     #[prost(message, optional, tag = "1")]
@@ -322,7 +322,7 @@ pub struct GateStatus {
     pub disrupted_pods: Vec<GatePod>,
 }
 
-/// One entry of the map, whose values are of no interest.
+/// One entry of a map whose values are not needed.
 #[derive(Clone, PartialEq, Message)]
 pub struct GatePod {
     #[prost(string, tag = "1")]
@@ -330,7 +330,7 @@ pub struct GatePod {
 }
 
 impl Time {
-    /// 0001-01-01T00:00:00Z, which Go takes for "no time".
+    /// 0001-01-01T00:00:00Z, which Go uses as "no time".
     const GO_ZERO_SECS: i64 = -62_135_596_800;
 
     fn set_secs(self) -> Option<i64> {

@@ -1,5 +1,5 @@
-//! Request bodies in Kubernetes' protobuf, which typed Go clients send by default and the built-in
-//! eviction handler sends always. Answers can be JSON: every client accepts it.
+//! Request bodies in Kubernetes' protobuf. Typed Go clients send it by default, and the built-in eviction handler
+//! always does. Answers can be JSON, which every client accepts.
 //!
 //! ```text
 //!   "k8s\0" | Unknown { typeMeta, raw } --raw by kind--> PodDisruptionBudget | DeleteOptions --> JSON
@@ -36,7 +36,7 @@ pub enum ProtobufError {
     Json { what: &'static str, error: serde_json::Error },
 }
 
-/// The JSON that the same client would have sent, had it sent JSON.
+/// Returns the JSON that the same client would have sent.
 pub fn to_json(body: &[u8]) -> Result<Value, ProtobufError> {
     let envelope = open(body)?;
     let what = envelope.kind()?;
@@ -53,16 +53,16 @@ pub fn to_json(body: &[u8]) -> Result<Value, ProtobufError> {
     Ok(value)
 }
 
-/// What the gate reads from the eviction handler's status update.
+/// The fields of the eviction handler's status update that the gate reads.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct GatePut {
-    /// Of the budget, not of a pod.
+    /// The uid of the budget, not of a pod.
     pub uid: String,
     /// The names in `status.disruptedPods`, sorted.
     pub pods: Vec<String>,
 }
 
-/// As [`to_json`], but every eviction waits for this one, so all other fields are skipped unread.
+/// Reads the status update of the gate. Every eviction waits for this, so it skips all other fields.
 pub fn gate_put(body: &[u8]) -> Result<GatePut, ProtobufError> {
     let envelope = open(body)?;
     if envelope.kind()? != Kind::Budget {
@@ -96,7 +96,7 @@ impl Unknown {
         let types = self.type_meta.as_ref().ok_or_else(|| self.wrong_kind())?;
         match (types.kind.as_str(), types.api_version.as_str()) {
             ("PodDisruptionBudget", API_VERSION) => Ok(Kind::Budget),
-            // Every group has this kind, and clients name the group they talk to or none.
+            // Every group has this kind. Clients name the group of the request, or none.
             ("DeleteOptions", _) => Ok(Kind::DeleteOptions),
             _ => Err(self.wrong_kind()),
         }

@@ -203,7 +203,7 @@ fn the_envelope_may_name_its_media_type() {
     );
 }
 
-/// Reads with both readers, which must agree where both succeed.
+/// Reads with both readers. If both succeed, their results must be equal.
 fn read(body: &[u8]) {
     if let (Ok(json), Ok(gate)) = (to_json(body), gate_put(body)) {
         assert_eq!(json["metadata"]["uid"].as_str().unwrap_or_default(), gate.uid);

@@ -1,4 +1,4 @@
-//! Lists in a strategic merge patch: who is the same element, and in which order they end up.
+//! Lists in a strategic merge patch: which elements are the same, and the order of the result.
 
 use std::collections::{HashMap, HashSet};
 
@@ -21,7 +21,7 @@ pub(super) fn merge(
     }
 }
 
-/// `$deleteFromPrimitiveList`, which goes by the values whatever the strategy of the list.
+/// Applies `$deleteFromPrimitiveList`, which compares values whatever the strategy of the list is.
 pub(super) fn delete(
     current: Vec<Value>,
     patch: Vec<Value>,
@@ -35,8 +35,8 @@ pub(super) fn delete(
     Ok(current.into_iter().filter(|element| !gone.contains(&element.to_string())).collect())
 }
 
-/// With `$setElementOrder`: the elements that it names come in its order, among those that only the
-/// live object has.
+/// Merges with `$setElementOrder`: its elements come in its order, among elements that only the live object
+/// has.
 pub(super) fn merge_ordered(
     current: Option<Vec<Value>>,
     patch: Option<Vec<Value>>,
@@ -66,7 +66,7 @@ enum Elements {
     Objects,
 }
 
-/// What makes two elements the same: their whole value, or that of one field.
+/// How elements are compared: by their whole value, or by one field.
 #[derive(Clone, Copy)]
 struct Identity(Option<&'static str>);
 
@@ -88,7 +88,7 @@ impl Identity {
         }
     }
 
-    /// Where each element stands first.
+    /// Returns the first position of each element.
     fn positions(
         self,
         list: &[Value],
@@ -138,8 +138,8 @@ fn elements(lists: [&[Value]; 2], path: &str) -> Result<Elements, StrategicError
     Ok(if first.is_object() { Elements::Objects } else { Elements::Scalars })
 }
 
-/// Carries out the `$patch` directives among the elements. Returns the list to merge into and the
-/// elements to merge.
+/// Applies the `$patch` directives among the elements. Returns the list to merge into and the elements to
+/// merge.
 fn direct(
     mut current: Vec<Value>,
     patch: Vec<Value>,
@@ -187,8 +187,8 @@ fn merge_objects(
     Ok(merged)
 }
 
-/// The elements named by `order` come in that order. The others keep theirs, and each stands before
-/// the first named element that it stood before in the live list.
+/// Puts the elements of `order` into that order. Each other element keeps its place before the first such
+/// element that followed it in the live list.
 fn arrange(
     merged: Vec<Value>,
     order: &[Value],
@@ -226,7 +226,7 @@ fn arrange(
     Ok(arranged)
 }
 
-/// Every element of the patch must be in `order`, and in the same order there.
+/// Checks that every element of the patch is in `order`, in the same order.
 fn check_order(
     patch: &[Value],
     order: &[Value],

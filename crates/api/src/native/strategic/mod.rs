@@ -1,11 +1,11 @@
-//! Strategic merge patch, which `kubectl apply`, `edit`, `patch` and `label` send for built-in kinds
-//! and an API server refuses for custom resources.
+//! Strategic merge patch. `kubectl apply`, `edit`, `patch` and `label` send it for built-in kinds. An API server
+//! refuses it for custom resources.
 //!
-//! Objects merge field by field and `null` deletes. What happens to a list, and whether an object is
-//! replaced instead, depends on the kind: [`Node`] knows it for a `PodDisruptionBudget`. Directives
-//! in the patch can say otherwise. Results are those of apimachinery's `strategicpatch`, except that a
-//! `null` which it would leave for its Go types to drop is dropped here, and that a list in which one
-//! patch both deletes and orders elements keeps the live order, which Go overwrites on the way.
+//! Objects merge field by field, and `null` deletes. The kind defines how a list merges, and whether an object is
+//! replaced instead: [`Node`] has the rules of a `PodDisruptionBudget`. Directives in the patch can change them.
+//! The results are those of apimachinery's `strategicpatch`, with two exceptions. This code drops a `null` that
+//! apimachinery leaves to its Go types. And a list in which one patch both deletes and orders elements keeps the
+//! live order, which Go overwrites on the way.
 
 mod list;
 
@@ -36,14 +36,14 @@ pub enum StrategicError {
     Order { field: String },
 }
 
-/// `current` with `patch` applied.
+/// Returns `current` with `patch` applied.
 pub fn merge(current: &Value, patch: &Value) -> Result<Value, StrategicError> {
     let mut current = object(current.clone(), "")?;
     let added: Vec<_> = ["metadata", "spec", "status"]
         .into_iter()
         .filter(|part| !current.contains_key(*part))
         .collect();
-    // Go's types always have them; without them directives inside would meet nothing to work on.
+    // Go's types always have these fields. Without them, directives inside would have no object to change.
     for part in &added {
         current.insert((*part).to_owned(), Value::Object(Map::new()));
     }
@@ -56,7 +56,7 @@ pub fn merge(current: &Value, patch: &Value) -> Result<Value, StrategicError> {
     Ok(Value::Object(merged))
 }
 
-/// A place in the object, as far as patches treat places differently.
+/// A place in the object with its patch strategy.
 #[derive(Clone, Copy)]
 enum Node {
     Root,
@@ -157,7 +157,7 @@ fn delete_from_list(
     path: &str,
 ) -> Result<(), StrategicError> {
     match (current.get_mut(field), patch) {
-        // Not intended by anyone, but so it is in Kubernetes.
+        // Probably nobody intended this, but Kubernetes does it.
         (_, Value::Null) => {
             current.remove(field);
         }
@@ -170,7 +170,7 @@ fn delete_from_list(
     Ok(())
 }
 
-/// Drops what the list does not name. The patch may set nothing else either.
+/// Drops the fields that the list does not name. The patch may not set other fields either.
 fn retain_keys(
     current: &mut Map<String, Value>,
     patch: &Map<String, Value>,
@@ -190,7 +190,7 @@ fn retain_keys(
     Ok(())
 }
 
-/// Merges the lists for which the patch has a `$setElementOrder`, and takes them out of the patch.
+/// Merges the lists for which the patch has a `$setElementOrder`, and removes them from the patch.
 fn set_order(
     current: &mut Map<String, Value>,
     patch: &mut Map<String, Value>,
@@ -213,7 +213,7 @@ fn set_order(
     Ok(())
 }
 
-/// The field that a key such as `$setElementOrder/finalizers` is about; none if it is another key.
+/// Returns the field of a key such as `$setElementOrder/finalizers`, or None for another key.
 fn field_of<'a>(
     key: &'a str,
     directive: &str,
@@ -228,7 +228,7 @@ fn field_of<'a>(
     }
 }
 
-/// For what is not there yet: an object with a directive has nothing to direct and goes.
+/// Prepares a new value: an object with a directive is dropped, because there is nothing to change.
 fn without_directives(value: Value) -> Option<Value> {
     match value {
         Value::Object(map) if map.contains_key(PATCH) => None,

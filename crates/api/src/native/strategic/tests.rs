@@ -32,8 +32,8 @@ fn budget() -> Value {
     })
 }
 
-/// Patches of [`budget`], each with the place to look at and what is there afterwards. Every
-/// expectation is what apimachinery v0.37.1 gives.
+/// Patches of [`budget`], each with a path and the value there afterwards. apimachinery v0.37.1 gives all
+/// these values.
 #[test]
 fn patches() {
     let cases = [
@@ -256,7 +256,7 @@ fn errors_name_the_field() {
     assert!(merge(&json!(1), &json!({})).is_err());
 }
 
-/// Patches made of the words that mean something.
+/// Returns patches that consist of meaningful words.
 fn patch() -> impl Strategy<Value = Value> {
     let word = || {
         prop::sample::select(vec![

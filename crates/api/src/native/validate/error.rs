@@ -1,4 +1,4 @@
-//! What is wrong with one field, and the answer that an API server gives about all of them.
+//! Errors of single fields, and the answer of an API server with all of them.
 
 use std::collections::HashSet;
 use std::fmt::{self, Write};
@@ -11,9 +11,9 @@ use crate::budget::KIND;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FieldError {
     pub reason: Reason,
-    /// Its path, such as `spec.selector.matchExpressions[0].key`.
+    /// The path of the field, such as `spec.selector.matchExpressions[0].key`.
     pub field: String,
-    /// Without the path.
+    /// The message without the path.
     pub message: String,
 }
 
@@ -28,7 +28,7 @@ pub enum Reason {
 }
 
 impl Reason {
-    /// As it stands in a Status.
+    /// Returns the reason as in a Status.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Duplicate => "FieldValueDuplicate",
@@ -52,7 +52,7 @@ impl Reason {
     }
 }
 
-/// The answer 422 for the budget of this name.
+/// Returns the answer 422 for the budget of this name.
 pub fn invalid(name: &str, errors: &[FieldError]) -> Value {
     let what = format!("{KIND}.policy {} is invalid", quote(name));
     let message = match errors {
@@ -85,7 +85,7 @@ pub fn invalid(name: &str, errors: &[FieldError]) -> Value {
     })
 }
 
-/// All of them in one sentence, each but once.
+/// Joins all errors into one sentence, without repetitions.
 pub(crate) fn aggregate(errors: &[FieldError]) -> String {
     let mut seen = HashSet::new();
     let messages: Vec<_> =
@@ -103,7 +103,7 @@ impl fmt::Display for FieldError {
 }
 
 impl FieldError {
-    /// `value` as it is to be shown.
+    /// `value` is the printed value.
     pub(crate) fn invalid(field: String, value: &str, detail: &str) -> Self {
         Self::new(Reason::Invalid, field, &[value, detail])
     }
@@ -141,7 +141,7 @@ impl FieldError {
     }
 }
 
-/// A plain string as Go shows it (`%q`).
+/// Quotes a string as Go does (`%q`).
 pub(crate) fn quote(text: &str) -> String {
     let mut quoted = String::with_capacity(text.len() + 2);
     quoted.push('"');
@@ -163,7 +163,7 @@ pub(crate) fn quote(text: &str) -> String {
     quoted
 }
 
-/// Everything else as Go shows it: JSON that is safe to put into HTML.
+/// Prints other values as Go does: JSON that is safe in HTML.
 pub(crate) fn as_json(value: &impl Serialize) -> String {
     let mut json = serde_json::to_string(value).unwrap_or_default();
     for (c, escaped) in [
@@ -180,7 +180,7 @@ pub(crate) fn as_json(value: &impl Serialize) -> String {
     json
 }
 
-/// Rust and Go agree on this but for marks that combine with the character before, which Go prints.
+/// Rust and Go agree on this, except for combining marks, which Go prints.
 fn is_printable(c: char) -> bool {
     c == '\'' || c.escape_debug().len() == 1
 }

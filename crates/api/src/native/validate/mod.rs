@@ -1,10 +1,8 @@
-//! The rules for a `PodDisruptionBudget` of `policy/v1`, in the words of an API server. The CRD's
-//! schema enforces most of them too, but words its refusals in its own way and per schema rule;
-//! tools and people know these.
+//! The rules for a `PodDisruptionBudget` of `policy/v1`, with the messages of an API server. The CRD's schema also
+//! enforces most of them, but with other messages. Tools and people know the messages here.
 //!
-//! Values of a wrong JSON type are passed over: an API server fails to decode them before it comes
-//! to rules, and so does the CRD's. The rules for `metadata` are the same for every kind and are left
-//! to the API server.
+//! The rules ignore values of a wrong JSON type: an API server fails to decode them first. The rules for `metadata`
+//! are the same for every kind, so the API server checks them.
 
 mod error;
 mod syntax;
@@ -30,15 +28,15 @@ pub fn create(object: &Value) -> Vec<FieldError> {
     spec(&object["spec"], LabelValues::Check)
 }
 
-/// A selector that was invalid before may keep its invalid label values, or else nobody could
-/// change anything about the budget.
+/// Validates an update. A selector that was invalid before may keep its invalid label values, otherwise the
+/// budget could not be changed at all.
 pub fn update(object: &Value, old: &Value) -> Vec<FieldError> {
     let was_invalid = read_selector(&old["spec"])
         .is_some_and(|old| !selector(&old, LabelValues::Check, "").is_empty());
     spec(&object["spec"], if was_invalid { LabelValues::Tolerate } else { LabelValues::Check })
 }
 
-/// For the `/status` subresource, which ignores the spec.
+/// Validates an update of `/status`, which ignores the spec.
 pub fn status_update(object: &Value) -> Vec<FieldError> {
     let status = &object["status"];
     let mut errors = conditions(&status["conditions"], "status.conditions");
@@ -91,7 +89,7 @@ fn spec(spec: &Value, values: LabelValues) -> Vec<FieldError> {
     errors
 }
 
-/// The spec as Go prints it: its internal type has no names for JSON, so those of its fields show.
+/// The spec as Go prints it. Its internal type has no JSON names, so Go prints the names of its fields.
 #[derive(Serialize)]
 #[serde(rename_all = "PascalCase")]
 struct InternalSpec<'a> {
@@ -219,7 +217,7 @@ fn condition(condition: &Value, field: &str) -> Vec<FieldError> {
             "must be greater than or equal to zero",
         ));
     }
-    // Go's zero time counts as none.
+    // Go's zero time counts as absent.
     if matches!(text("lastTransitionTime"), "" | "0001-01-01T00:00:00Z") {
         errors.push(FieldError::required(at("lastTransitionTime"), ""));
     }
@@ -238,7 +236,7 @@ fn too_long(field: String, text: &str, bytes_max: usize) -> Option<FieldError> {
     (text.len() > bytes_max).then(|| FieldError::too_long(field, bytes_max))
 }
 
-/// One error for each thing that is wrong with a text.
+/// Returns one error for each problem of a text.
 pub(crate) fn all(
     field: &str,
     text: &str,

@@ -1,5 +1,4 @@
-//! The syntax of label keys and values, percentages and reasons, with the words in which Kubernetes
-//! explains them.
+//! The syntax of label keys and values, percentages and reasons, with the messages of Kubernetes.
 
 const LABEL_NAME: &str = "([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]";
 const LABEL_NAME_RULE: &str = "must consist of alphanumeric characters, '-', '_' or '.', and must \
@@ -8,7 +7,7 @@ const LABEL_NAME_EXAMPLES: &[&str] = &["MyName", "my.name", "123-abc"];
 const LABEL_BYTES_MAX: usize = 63;
 const SUBDOMAIN_BYTES_MAX: usize = 253;
 
-/// What is wrong with the key of a label.
+/// Returns the errors of a label key.
 pub(crate) fn label_key(key: &str) -> Vec<String> {
     let mut errors = Vec::new();
     let parts: Vec<_> = key.split('/').collect();
@@ -38,7 +37,7 @@ pub(crate) fn label_key(key: &str) -> Vec<String> {
     errors
 }
 
-/// What is wrong with the value of a label.
+/// Returns the errors of a label value.
 pub(super) fn label_value(value: &str) -> Vec<String> {
     let mut errors = Vec::new();
     if value.len() > LABEL_BYTES_MAX {
@@ -55,7 +54,7 @@ pub(super) fn label_value(value: &str) -> Vec<String> {
     errors
 }
 
-/// What is wrong with a percentage that must not exceed 100.
+/// Returns the error of a percentage that must not exceed 100.
 pub(super) fn percent(text: &str) -> Option<String> {
     let digits = text.strip_suffix('%').unwrap_or_default();
     if digits.is_empty() || !digits.bytes().all(|b| b.is_ascii_digit()) {
@@ -69,7 +68,7 @@ pub(super) fn percent(text: &str) -> Option<String> {
     exceeds.then(|| "must not be greater than 100%".to_owned())
 }
 
-/// What is wrong with the reason of a condition.
+/// Returns the error of the reason of a condition.
 pub(super) fn condition_reason(reason: &str) -> Option<String> {
     let bytes = reason.as_bytes();
     let word = |b: &u8| b.is_ascii_alphanumeric() || *b == b'_';
@@ -114,7 +113,8 @@ fn is_dns_label(text: &str) -> bool {
     is_enclosed(text, |b| b.is_ascii_lowercase() || b.is_ascii_digit(), b"-")
 }
 
-/// Not empty, and made of `outer` bytes at both ends and these or `inner` ones between.
+/// Returns true if the text is not empty, has `outer` bytes at both ends, and `outer` or `inner` bytes
+/// between.
 fn is_enclosed(text: &str, outer: impl Fn(u8) -> bool, inner: &[u8]) -> bool {
     let bytes = text.as_bytes();
     bytes.first().is_some_and(|b| outer(*b))
@@ -126,7 +126,7 @@ fn too_long(bytes_max: usize) -> String {
     format!("must be no more than {bytes_max} bytes")
 }
 
-/// The comma before each `or` is Kubernetes' own.
+/// Returns the message for a pattern. The comma before each `or` comes from Kubernetes.
 fn pattern(rule: &str, regex: &str, examples: &[&str]) -> String {
     let examples: Vec<_> = examples.iter().map(|example| format!("'{example}', ")).collect();
     format!("{rule} (e.g. {}regex used for validation is '{regex}')", examples.join(" or "))

@@ -3,8 +3,7 @@ use serde_json::{Value, json};
 
 use super::{FieldError, Reason, create, invalid, status_update, update};
 
-/// Requests with the answers of Kubernetes v1.37.1: its own functions for `PodDisruptionBudget`s
-/// wrote them.
+/// Requests with the answers of the functions of Kubernetes v1.37.1 for `PodDisruptionBudget`s.
 const ANSWERS: &str = include_str!("../../../tests/fixtures/validation.jsonl");
 
 #[test]
@@ -21,7 +20,7 @@ fn answers_are_those_of_an_api_server() {
         let name = object["metadata"]["name"].as_str().expect("a name");
         let mut answer = invalid(name, &errors);
         if errors.is_empty() {
-            // Nobody sends this one, and Go leaves out lists that are empty.
+            // No client sends this request, and Go leaves out empty lists.
             answer["details"].as_object_mut().expect("details").remove("causes");
         }
         assert_eq!(answer, case["answer"], "{line}");
@@ -120,7 +119,7 @@ fn wrong_types_are_left_to_the_decoder() {
     }
 }
 
-/// Objects made of the fields that are looked at.
+/// Returns objects of the fields that the rules read.
 fn object() -> impl Strategy<Value = Value> {
     let field = prop::sample::select(vec![
         "spec",
