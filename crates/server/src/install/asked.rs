@@ -1,11 +1,11 @@
-//! Whether evictions pass unasked because somebody has changed the webhook on them.
+//! Checks whether somebody has weakened the webhook so that evictions pass without a check.
 
 use serde_json::Value;
 
 use super::manifests::{self, Intercept};
 
-/// Whether one of its webhooks asks about everything that ours does, at whatever address: without an answer the
-/// eviction is refused.
+/// Returns true if one of the webhooks covers all evictions that Holdfast's webhook covers, at any address:
+/// without an answer the API server refuses the eviction.
 pub fn is_whole(configuration: &Value, intercept: Intercept) -> bool {
     let wanted = &manifests::webhook("", &Value::Null, intercept).body["webhooks"][0];
     let webhooks = configuration["webhooks"].as_array();
@@ -20,7 +20,7 @@ pub fn is_whole(configuration: &Value, intercept: Intercept) -> bool {
     })
 }
 
-/// All of them.
+/// Returns true if the rule covers all evictions.
 fn is_about_evictions(rule: &Value) -> bool {
     let names = |part: &str, any_of: &[&str]| {
         let mut named = rule[part].as_array().into_iter().flatten().filter_map(Value::as_str);
@@ -33,7 +33,7 @@ fn is_about_evictions(rule: &Value) -> bool {
         && rule["scope"] != "Cluster"
 }
 
-/// As API servers write what is not there.
+/// Returns true for the values that API servers write for an absent field.
 fn is_empty(value: &Value) -> bool {
     match value {
         Value::Null => true,
@@ -50,7 +50,7 @@ mod tests {
 
     const ALL: [Intercept; 2] = [Intercept::Outside, Intercept::All];
 
-    /// As an API server shows it.
+    /// Returns the configuration as an API server returns it.
     fn registered(intercept: Intercept) -> Value {
         let url = "https://127.0.0.1:9443/evict";
         let mut body = manifests::webhook(url, &json!("Q0E="), intercept).body;

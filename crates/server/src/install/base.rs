@@ -1,4 +1,4 @@
-//! What an instance stands on, before anything is sent to it: definitions, rights, and seats at the API server.
+//! The objects that an instance needs before it receives requests: definitions, rights, and a priority level.
 
 use holdfast_core::Kind;
 use holdfast_core::model::GroupApi;
@@ -13,18 +13,18 @@ use crate::connect::Identity;
 use crate::error::Error;
 use crate::watch::{Backoff, Source};
 
-/// As the chosen features need it.
+/// The objects for the chosen features.
 #[derive(Clone, Debug)]
 pub struct Base {
     pub rights: Vec<Right>,
-    /// Where pod groups are.
+    /// The API of the pod groups.
     pub gangs: Option<GroupApi>,
     pub native: bool,
 }
 
 impl Base {
-    /// Applies it when it is our turn, and waits until it is in force. `host` and `port` are where native mode is
-    /// reached.
+    /// Waits for the installation Lease, applies the objects, and waits until they are in force. `host` and
+    /// `port` are the address of native mode.
     pub async fn apply(
         &self,
         client: &ApiClient,
@@ -51,13 +51,14 @@ impl Base {
             match applying.await {
                 Ok(Some(())) => return Ok(()),
                 Err(error) if !is_namespace_going(client).await => return Err(error),
-                // An uninstallation was at its end. What has been applied is gone, or goes with the namespace.
+                // An uninstallation was finishing. It deletes the applied objects, directly or with the
+                // namespace.
                 Ok(None) | Err(_) => {}
             }
         }
     }
 
-    /// Fails with what is missing, if anything is. For those who serve without installing.
+    /// Fails with a list of the missing objects, if any. For instances without --install.
     pub async fn check(&self, client: &ApiClient) -> Result<(), Error> {
         let Missing { mut objects, rights } = self.missing(client).await?;
         if !exists(client, Installed::Webhook).await? {
@@ -75,20 +76,20 @@ impl Base {
         }
     }
 
-    /// For those who waited for their turn: somebody may have uninstalled since it was applied or checked.
+    /// Checks again after waiting for the Lease, because an uninstallation may have run since.
     pub async fn check_again(&self, client: &ApiClient) -> Result<(), Error> {
         self.refuse_other_mode(client).await?;
         let missing = self.missing(client).await?.into_lines();
         if missing.is_empty() { Ok(()) } else { Err(uninstalled(&missing)) }
     }
 
-    /// Of webhook mode. Native mode looks at more before it takes over.
+    /// Refuses to install webhook mode if native mode is installed. Native mode makes more checks itself.
     async fn refuse_other_mode(&self, client: &ApiClient) -> Result<(), Error> {
         if self.native { Ok(()) } else { native::refuse_beside(client).await }
     }
 
-    /// Whoever may install everything may still lack the right to the Lease that turns are about: it is in a role
-    /// that we install.
+    /// A user who may install everything may still lack the right to the installation Lease, because it is in
+    /// a role that is being installed.
     async fn may_take_turns(
         &self,
         client: &ApiClient,
@@ -130,7 +131,7 @@ impl Base {
     }
 }
 
-/// In words.
+/// The missing objects, in words.
 struct Missing {
     objects: Vec<String>,
     rights: Vec<String>,
@@ -143,7 +144,7 @@ impl Missing {
     }
 }
 
-/// What an instance that had everything, or was about to, ends with.
+/// The error of an instance whose objects were removed by an uninstallation.
 pub fn uninstalled(missing: &[String]) -> Error {
     let missing = missing.join(", ");
     Error::Refused {
@@ -220,7 +221,7 @@ mod tests {
         fake.lock().put_namespace(&Value::Null);
         fake.lock().put(&Installed::Role.path(), json!({}));
         fake.lock().hold_turn("another");
-        // While we wait for our turn.
+        // The uninstallation happens while this instance waits for the Lease.
         let ending = async {
             tokio::time::sleep(Duration::from_secs(3)).await;
             fake.lock().end_namespace();

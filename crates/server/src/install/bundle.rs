@@ -1,31 +1,32 @@
-//! The certificates by which the API server knows the instances: one CA of each, side by side.
+//! The CA certificates by which the API server verifies the instances: the CAs of all instances in one
+//! bundle.
 //!
-//! Every instance makes its own, so no key is ever stored or shared, and adds it to what is there. It takes
-//! out those that it has served by; those of instances that are gone fall out as new ones come.
+//! Every instance creates its own CA, so no key is stored or shared, and adds its CA to the bundle. It
+//! removes its own old CAs. CAs of instances that no longer run are removed when the bundle is full.
 
 use jiff::Timestamp;
 use rustls::pki_types::CertificateDer;
 use rustls::pki_types::pem::PemObject;
 use x509_parser::parse_x509_certificate;
 
-/// Of one instance at a time: the one that is served, and the one that follows it.
+/// Limit of CAs of one instance: the served one and the next one.
 pub const PER_INSTANCE_MAX: usize = 2;
 
-/// The newest that are kept: of the eight instances that may run, and of some that ran.
+/// The number of newest CAs to keep: those of the eight instances that may run, and of some earlier ones.
 pub const CERTIFICATES_MAX: usize = 24;
 
 const BEGIN: &str = "-----BEGIN CERTIFICATE-----";
 const END: &str = "-----END CERTIFICATE-----";
 
-/// What this instance wants of a bundle. PEM, any number of certificates.
+/// The changes that this instance wants in a bundle. PEM with any number of certificates.
 #[derive(Clone, Debug, Default)]
 pub struct Trusted {
     pub cas: String,
-    /// That nobody serves by any more.
+    /// CAs that this instance no longer serves.
     pub retired: String,
 }
 
-/// The bundle with our CAs in it, oldest first. As it was, if there is nothing to change.
+/// Returns the bundle with this instance's CAs, oldest first. It returns the same text if nothing changes.
 pub fn merged(bundle: &str, trusted: &Trusted, now: Timestamp) -> String {
     let retired: Vec<_> = certificates(&trusted.retired).into_iter().filter_map(der).collect();
     let is_retired = |pem: &str| der(pem).is_some_and(|der| retired.contains(&der));
@@ -45,7 +46,7 @@ pub fn contains(bundle: &str, cas: &str) -> bool {
     certificates(cas).into_iter().filter_map(der).all(|own| held.contains(&own))
 }
 
-/// Each certificate's text, from marker to marker.
+/// Returns the text of each certificate, with its markers.
 pub fn certificates(bundle: &str) -> Vec<&str> {
     let whole = |begin: usize| {
         let text = &bundle[begin..];
@@ -54,7 +55,7 @@ pub fn certificates(bundle: &str) -> Vec<&str> {
     bundle.match_indices(BEGIN).filter_map(|(begin, _)| whole(begin)).collect()
 }
 
-/// What cannot be read is no use to the API server either.
+/// Returns true if the certificate can be read and has not expired. An API server cannot use others either.
 fn is_in_force(pem: &str, now: Timestamp) -> bool {
     der(pem).is_some_and(|der| {
         parse_x509_certificate(&der)

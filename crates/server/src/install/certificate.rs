@@ -1,11 +1,11 @@
-//! The certificate that API servers know us by: made by ourselves, or somebody else's in files.
+//! The certificate by which API servers verify Holdfast: created by Holdfast, or in files of other software.
 //!
 //! ```text
-//!   rotation: what is due, by the wall clock     keeper: makes or reads, publishes, serves, takes back
+//!   rotation: computes the next step, by the wall clock     keeper: creates or reads, publishes, serves, removes
 //! ```
 //!
-//! Of our own nothing is stored. A CA signs one leaf and its key is gone then; every instance has its
-//! own, beside those of the others in each `caBundle` (`bundle`).
+//! Holdfast stores none of its own certificates. A CA signs one leaf, and its key is dropped after that. Every
+//! instance has its own CA, beside those of the other instances in each `caBundle` (`bundle`).
 
 mod files;
 pub mod keeper;
@@ -30,32 +30,33 @@ use crate::error::Error;
 pub use files::Files;
 pub use rotation::Validity;
 
-/// Certificates hold from this long ago, for clocks that differ.
+/// Certificates are valid from this long before their creation, because clocks differ.
 const SKEW: SignedDuration = SignedDuration::from_hours(24);
 
-/// Where the certificate comes from.
+/// The source of the certificate.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum CertificateOptions {
-    /// Of our own, each for this long.
+    /// Holdfast creates its certificates. Each is valid for this time.
     Own { lifetime: Duration },
-    /// cert-manager's, for instance.
+    /// Other software provides the files, for example cert-manager.
     Files(Files),
 }
 
 #[derive(Clone, Debug)]
 pub struct Certificate {
     key: Arc<CertifiedKey>,
-    /// PEM, for `caBundle`.
+    /// The CA for `caBundle`, in PEM.
     pub ca: String,
     pub validity: Validity,
 }
 
 impl Certificate {
-    /// For localhost, 127.0.0.1 and the names or addresses that the API server calls us by.
+    /// Creates a certificate for localhost, 127.0.0.1 and the names or addresses at which the API server
+    /// calls Holdfast.
     pub fn make(hosts: &[String], now: Timestamp, lifetime: Duration) -> Result<Self, Error> {
         let failed = |error: rcgen::Error| Error::Certificate(error.to_string());
         let lifetime = SignedDuration::try_from(lifetime).unwrap_or(SignedDuration::MAX);
-        // As far as the calendar goes.
+        // Limit the time to the range of the calendar.
         let until = now.saturating_add(lifetime).unwrap_or(Timestamp::MAX);
         let validity = Validity { from: now.saturating_sub(SKEW).unwrap_or(Timestamp::MIN), until };
         let ca_key = KeyPair::generate().map_err(failed)?;
@@ -81,7 +82,7 @@ impl Certificate {
     }
 }
 
-/// Fails if the key is not that of the first certificate.
+/// Fails if the key does not belong to the first certificate.
 fn certified(
     chain: Vec<CertificateDer<'static>>,
     key: PrivateKeyDer<'static>,
@@ -106,7 +107,7 @@ fn params(
     Ok(params)
 }
 
-/// What new connections are shown, by all acceptors made of it.
+/// The certificate that all acceptors show to new connections.
 #[derive(Debug)]
 pub struct Served(RwLock<Arc<CertifiedKey>>);
 
@@ -119,8 +120,8 @@ impl Served {
         *self.0.write().unwrap_or_else(PoisonError::into_inner) = certificate.key.clone();
     }
 
-    /// Takes connections of clients that show no certificate, and with `clients` of those too that
-    /// show one which this verifier accepts.
+    /// Accepts clients without a certificate. With `clients` it also accepts clients with a certificate that
+    /// this verifier accepts.
     pub fn acceptor(
         self: &Arc<Self>,
         clients: Option<Arc<dyn ClientCertVerifier>>,
@@ -134,8 +135,8 @@ impl Served {
             None => builder.with_no_client_auth(),
         };
         let mut tls = builder.with_cert_resolver(self.clone());
-        // Not h2, which kube-apiserver would choose: it has one connection then, so that one instance
-        // gets every call, and one that hangs holds up all of them until its connection is given up.
+        // Do not offer h2. kube-apiserver would choose it and then use one connection, so one instance would
+        // get every call. If that instance hangs, all calls wait until the connection times out.
         tls.alpn_protocols = vec![b"http/1.1".to_vec()];
         Ok(TlsAcceptor::from(Arc::new(tls)))
     }
@@ -159,7 +160,7 @@ mod tests {
             let certificate = Certificate::make(&[host.to_owned()], now, lifetime).unwrap();
             Arc::new(Served::new(&certificate)).acceptor(None).unwrap();
             assert!(certificate.ca.starts_with("-----BEGIN CERTIFICATE-----"));
-            // As written into it.
+            // The times in the certificate.
             let read = Validity::of(certificate.key.end_entity_cert().unwrap()).unwrap();
             assert_eq!(read.until.as_second(), certificate.validity.until.as_second());
             assert_eq!(read.from.as_second(), certificate.validity.from.as_second());

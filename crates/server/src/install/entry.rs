@@ -1,4 +1,4 @@
-//! The objects by which API servers find us, each with our address and our certificates in it.
+//! The objects that make API servers call Holdfast. Each has Holdfast's address and certificates.
 
 use std::collections::BTreeSet;
 
@@ -10,21 +10,22 @@ use super::{NAME, SERVICE_HOST, SYSTEM_NAMESPACE, asked, gang, unavailable};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Entry {
-    /// Evictions come to be decided.
+    /// API servers ask for a decision about evictions.
     Evictions(Intercept),
-    /// `PodUnavailableBudgets` come to be validated, and changes of the pods that they guard to be
-    /// decided.
+    /// API servers ask to validate `PodUnavailableBudgets`, and for a decision about changes of the pods that
+    /// these protect.
     Guard,
-    /// `PodUnavailableBudgets` come to be converted from version to version.
+    /// API servers ask to convert `PodUnavailableBudgets` between their versions.
     Conversion,
-    /// Pods come to be put into their groups, of this API.
+    /// API servers ask to put new pods into their groups, of this API.
     Placing(GroupApi),
-    /// Workloads come that ask for groups.
+    /// API servers ask about workloads that ask for groups.
     Asking,
 }
 
 impl Entry {
-    /// What else sends requests to us, or keeps our certificate, where these are served.
+    /// Returns the other objects that make API servers call Holdfast, or have its certificate, for these
+    /// features.
     pub fn beside_evictions(unavailable: bool, gangs: Option<GroupApi>) -> Vec<Self> {
         let unavailable = unavailable.then_some([Self::Conversion, Self::Guard]);
         let gangs = gangs.map(|api| [Self::Placing(api), Self::Asking]);
@@ -41,7 +42,7 @@ impl Entry {
         }
     }
 
-    /// What its first client is called at, where evictions go to this URL.
+    /// Returns the URL of this object's first client, if evictions use `evict`.
     pub fn url(self, evict: &str) -> String {
         match self {
             Self::Evictions(_) => evict.to_owned(),
@@ -52,11 +53,11 @@ impl Entry {
         }
     }
 
-    /// As this version wants it. The bundle is in base64; `now` is the object as it stands.
+    /// Returns the object as this version needs it. The bundle is in base64. `now` is the present object.
     pub fn body(self, evict: &str, bundle: &Value, now: &Value) -> Value {
         match self {
             Self::Evictions(intercept) => manifests::webhook(evict, bundle, intercept).body,
-            // Whoever was guarded goes on being so.
+            // Namespaces with budgets stay protected.
             Self::Guard => unavailable::guard(evict, bundle, &unavailable::guarded(now)),
             Self::Conversion => unavailable::crd(&self.url(evict), bundle, now),
             Self::Placing(api) => gang::placing(api, evict, bundle, &gang::placed(now)),
@@ -64,7 +65,8 @@ impl Entry {
         }
     }
 
-    /// Whether nothing that it is for passes unasked; of evictions alone, which somebody may want to let pass.
+    /// Returns true if the object makes API servers ask about everything. Only evictions are checked, because
+    /// only their webhook can be weakened on purpose.
     pub fn is_whole(self, object: &Value) -> bool {
         match self {
             Self::Evictions(intercept) => asked::is_whole(object, intercept),
@@ -72,7 +74,7 @@ impl Entry {
         }
     }
 
-    /// What is wrong when it is gone while we run.
+    /// Returns the consequence of the object's deletion, for the log.
     pub fn loss(self) -> &'static str {
         match self {
             Self::Evictions(Intercept::All) => {
@@ -98,7 +100,7 @@ impl Entry {
         }
     }
 
-    /// Where addresses and certificates are.
+    /// Returns the parts of the object with addresses and certificates.
     pub fn client_configs(object: &mut Value) -> Vec<&mut Value> {
         if object["spec"].is_object() {
             return vec![&mut object["spec"]["conversion"]["webhook"]["clientConfig"]];
@@ -107,7 +109,7 @@ impl Entry {
         webhooks.into_iter().flatten().map(|webhook| &mut webhook["clientConfig"]).collect()
     }
 
-    /// The first of them. They differ in nothing but the path.
+    /// Returns the first of these parts. They differ only in the path.
     pub fn client_config(object: &Value) -> &Value {
         match &object["spec"] {
             Value::Object(_) => &object["spec"]["conversion"]["webhook"]["clientConfig"],
@@ -116,8 +118,8 @@ impl Entry {
     }
 }
 
-/// How API servers call this URL. The host of our own Service is a name that few of them can resolve:
-/// they find the Service itself. A bundle of null is for others to fill in.
+/// Returns the client configuration for this URL. Few API servers can resolve the host name of Holdfast's own
+/// Service, so it names the Service itself. If the bundle is null, other software fills it in.
 pub fn client(url: &str, bundle: &Value) -> Value {
     let mut client = match in_service(url) {
         None => json!({"url": url}),
@@ -134,7 +136,7 @@ pub fn client(url: &str, bundle: &Value) -> Value {
     client
 }
 
-/// The URL that was given to [`client`], with the port in it.
+/// Returns the URL that was given to [`client`], with its port.
 pub fn address(client: &Value) -> Option<String> {
     let service = &client["service"];
     if service.is_null() {
@@ -146,7 +148,7 @@ pub fn address(client: &Value) -> Option<String> {
     is_ours.then(|| format!("https://{SERVICE_HOST}:{port}{path}"))
 }
 
-/// Port and path, if it is a URL of our Service.
+/// Returns port and path, if the URL is one of Holdfast's Service.
 fn in_service(url: &str) -> Option<(u16, &str)> {
     let rest = url.strip_prefix("https://")?.strip_prefix(SERVICE_HOST)?;
     let (port, path) = rest.split_at(rest.find('/')?);
@@ -154,12 +156,12 @@ fn in_service(url: &str) -> Option<(u16, &str)> {
     Some((port, path))
 }
 
-/// Another path on the same host.
+/// Returns the URL with another path on the same host.
 pub fn endpoint(evict: &str, path: &str) -> String {
     format!("{}{path}", evict.strip_suffix("/evict").unwrap_or(evict))
 }
 
-/// The namespaces that a webhook of the configuration is called in.
+/// Returns the namespaces for which a webhook of the configuration is called.
 pub fn selected(configuration: &Value, webhook: &str) -> BTreeSet<String> {
     let webhooks = configuration["webhooks"].as_array();
     let found = webhooks.into_iter().flatten().find(|found| found["name"] == webhook);

@@ -1,7 +1,7 @@
-//! An API server for tests: as much of one as installing and uninstalling take.
+//! An API server for tests of installing and uninstalling.
 //!
-//! Objects are what was written at their paths. Rights come with the roles that are there. Every request takes a
-//! moment, so that two that work at once meet everywhere.
+//! Its objects are those written at their paths. Rights come from the existing roles. Every request takes
+//! some time, so that concurrent work interleaves at every step.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard};
@@ -25,7 +25,7 @@ use crate::api_client::ApiClient;
 
 const TAKES: Duration = Duration::from_millis(10);
 
-/// For a namespace to go.
+/// The time until a deleted namespace is gone.
 const GOING: Duration = Duration::from_secs(5);
 
 pub const POLICY: &str = "/apis/apiregistration.k8s.io/v1/apiservices/v1.policy";
@@ -33,9 +33,9 @@ pub const POLICY: &str = "/apis/apiregistration.k8s.io/v1/apiservices/v1.policy"
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Who {
     Admin,
-    /// May install, and use no Lease but by what is installed.
+    /// A user who may install, and may use the Lease only by an installed role.
     Installer,
-    /// May do what is printed.
+    /// A user with the rights that `holdfast manifests` prints.
     Server,
 }
 
@@ -46,12 +46,12 @@ pub struct Fake(Arc<Mutex<Cluster>>);
 pub struct Cluster {
     objects: BTreeMap<String, Value>,
     pub away: bool,
-    /// Since when the namespace is.
+    /// Since when the namespace is being deleted.
     going: Option<Instant>,
     version: u64,
-    /// Requests that somebody had no right to.
+    /// Requests for which the user had no right.
     pub refused: Vec<String>,
-    /// What happens just before a request.
+    /// Events that happen just before a request.
     events: Vec<(String, Event)>,
 }
 
@@ -84,7 +84,7 @@ impl Fake {
         ApiClient::new(kube::Client::new(Router::new().fallback(answer), "default"))
     }
 
-    /// Just before the first request of this kind: `DELETE /api/v1/...`.
+    /// Runs `event` just before the first request of this kind, such as `DELETE /api/v1/...`.
     pub fn before(&self, request: &str, event: impl FnOnce(&mut Cluster) + Send + 'static) {
         self.lock().events.push((request.to_owned(), Box::new(event)));
     }
@@ -114,7 +114,7 @@ impl Cluster {
         self.objects.get_mut(path).unwrap()
     }
 
-    /// With a version and, if it is new, a uid.
+    /// Stores an object with a new version and, if it is new, a uid.
     pub fn put(&mut self, path: &str, mut object: Value) -> Value {
         self.version += 1;
         let uid = self.objects.get(path).map(|before| before["metadata"]["uid"].clone());
@@ -128,7 +128,7 @@ impl Cluster {
         self.objects.remove(&kind.path());
     }
 
-    /// `labels`: null for one that somebody else has made.
+    /// Adds the namespace. If `labels` is null, another program has created it.
     pub fn put_namespace(&mut self, labels: &Value) {
         let metadata = json!({"name": SYSTEM_NAMESPACE, "labels": labels});
         self.put(&Installed::Namespace.path(), json!({"metadata": metadata}));
@@ -235,7 +235,7 @@ impl Cluster {
         Some(if self.has(Installed::Crd) { (StatusCode::OK, found) } else { not_found(path) })
     }
 
-    /// There are none, and a watch ends at once. Nobody answers who has taken over `policy/v1`.
+    /// Returns an empty list. A watch ends at once. If `policy/v1` is taken over, no server answers for it.
     fn list(&self, path: &str) -> (StatusCode, Value) {
         let built_in = path.starts_with("/apis/policy/");
         if built_in && !self.objects[POLICY]["spec"]["service"].is_null() {
@@ -278,7 +278,7 @@ impl Cluster {
         (StatusCode::OK, json!({}))
     }
 
-    /// Of a namespace that goes, when it is time.
+    /// Removes the objects of a deleted namespace when its time is over.
     fn let_go(&mut self) {
         if self.going.is_some_and(|since| since.elapsed() > GOING) {
             let within = format!("/namespaces/{SYSTEM_NAMESPACE}");
@@ -288,7 +288,7 @@ impl Cluster {
     }
 }
 
-/// Than the one that is meant.
+/// Returns true if the object is another one than expected.
 fn is_other(now: &Value, meant: &Value) -> bool {
     let differs = |part: &str| !meant[part].is_null() && meant[part] != now["metadata"][part];
     differs("uid") || differs("resourceVersion")

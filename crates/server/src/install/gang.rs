@@ -1,5 +1,5 @@
-//! What pod groups need on a cluster: in shape Holdfast their definitions, a webhook on pods, in those
-//! namespaces alone whose workloads ask for groups, and one on the workloads that ask.
+//! The objects that pod groups need on a cluster: with Holdfast's own kinds their definitions, a webhook on
+//! pods, only in namespaces with workloads that ask for groups, and a webhook on these workloads.
 
 use std::collections::BTreeSet;
 
@@ -22,31 +22,31 @@ use crate::webhook::TIMEOUT_SECONDS;
 pub const PLACE_PATH: &str = "/place";
 pub const WORKLOADS_PATH: &str = "/workloads";
 
-/// Of the webhook on pods.
+/// The probe of the webhook on pods.
 pub const PROBE: Probe = Probe {
     pod: "holdfast-probe-pod-groups",
     answer: "this probe of Holdfast's pod groups has come where it should",
 };
 
-/// The webhook on pods of workloads that ask.
+/// The webhook on pods of workloads that ask for groups.
 const OWNED_WEBHOOK: &str = "owned.pods.holdfast.dev";
 
-/// Versions of `scheduling.k8s.io` whose `PodGroups` we write, newest first.
+/// The versions of `scheduling.k8s.io` in which Holdfast can write `PodGroups`, newest first.
 pub const VERSIONS: &[&str] = &["v1beta1", "v1alpha2"];
 
-/// Where pod groups are to be.
+/// The choice of the API of pod groups.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PodGroups {
-    /// Wherever the cluster has them.
+    /// `scheduling.k8s.io` if the cluster serves it, else `scheduling.holdfast.dev`.
     Auto,
-    /// In `scheduling.k8s.io`: kube-scheduler starts gangs.
+    /// `scheduling.k8s.io`: kube-scheduler starts gangs.
     Kubernetes,
-    /// In `scheduling.holdfast.dev`: we do, by scheduling gates.
+    /// `scheduling.holdfast.dev`: Holdfast starts gangs, with scheduling gates.
     Holdfast,
     Off,
 }
 
-/// Where they are on this cluster. None: nowhere.
+/// Returns the API of pod groups on this cluster. None: there are no pod groups.
 pub async fn api(
     client: &ApiClient,
     wanted: PodGroups,
@@ -73,7 +73,7 @@ pub async fn api(
         (PodGroups::Kubernetes | PodGroups::Auto, Some(_)) => GroupApi::Kubernetes,
         _ => GroupApi::Holdfast,
     };
-    // Without the webhooks no pod is put into a group any more, and those that wait still want to start.
+    // Without the webhooks no pod is put into a group, but waiting pods must still start.
     let is_installed = install
         || exists(client, Installed::Placing).await?
         || exists(client, Installed::Asking).await?
@@ -85,19 +85,19 @@ pub async fn api(
         return Ok(Some(api));
     }
     if wanted == PodGroups::Auto {
-        // Not installed, or an installation of a version that knew nothing of them.
+        // Pod groups are not installed, or an older version is installed.
         tracing::info!("pod groups are not installed: workloads get none");
         return Ok(None);
     }
     Err(Error::NotInstalled(vec![Installed::Placing.title()]))
 }
 
-/// Nobody would answer the webhooks, or let go of what waits.
+/// Removes the webhooks and releases waiting pods, because no instance would answer or release them.
 async fn turn_off(client: &ApiClient) -> Result<(), Error> {
     for kind in [Installed::Asking, Installed::Placing] {
         remove(client, kind, String::new()).await?;
     }
-    // Without it nobody has held anything since it was removed, and we have no right to look.
+    // If the role is gone, an uninstallation has released everything, and this instance has no right to look.
     if exists(client, Installed::ClusterRole).await?
         && exists(client, Installed::PodGroupCrd).await?
     {
@@ -107,7 +107,7 @@ async fn turn_off(client: &ApiClient) -> Result<(), Error> {
     Ok(())
 }
 
-/// The configuration of the webhooks on pods.
+/// Returns the configuration of the webhooks on pods.
 pub fn placing(api: GroupApi, evict: &str, bundle: &Value, namespaces: &BTreeSet<String>) -> Value {
     let webhook = |name: &str, rules: Value, selector: Value, conditions: Value| {
         json!({
@@ -116,11 +116,11 @@ pub fn placing(api: GroupApi, evict: &str, bundle: &Value, namespaces: &BTreeSet
             "rules": rules,
             "namespaceSelector": {"matchExpressions": [selector]},
             "matchConditions": conditions,
-            // A pod that comes without its group is never in it: spec.schedulingGroup cannot be set later,
-            // and no gate be added.
+            // A pod that is created without its group can never join it: spec.schedulingGroup cannot be set
+            // later, and gates cannot be added.
             "failurePolicy": "Fail",
-            // The webhook of LeaderWorkerSet, which may come after this one, writes the labels that say which
-            // group a pod is of.
+            // The webhook of LeaderWorkerSet may run after this one. It writes the labels that identify the
+            // group of a pod.
             "reinvocationPolicy": "IfNeeded",
             "sideEffects": "NoneOnDryRun",
             "timeoutSeconds": TIMEOUT_SECONDS,
@@ -139,19 +139,19 @@ pub fn placing(api: GroupApi, evict: &str, bundle: &Value, namespaces: &BTreeSet
         let conditions = json!([{"name": "named", "expression": named}]);
         let rules = json!([created("pods")]);
         let mut named = webhook("named.pods.holdfast.dev", rules, elsewhere, conditions);
-        // Before the other, whose answer would make it look named, and not again after it: pods of a basic
-        // group would get a gate.
+        // This webhook runs before the other one, whose answer adds a group name, and never again after it:
+        // otherwise pods of a basic group would get a gate.
         named["reinvocationPolicy"] = json!("Never");
         webhooks.push(named);
     }
     let within = if namespaces.is_empty() {
-        // Every namespace has it: the webhook stays, with our address in it, and is never called.
+        // Every namespace has this label: the webhook keeps Holdfast's address and is never called.
         json!({"key": "kubernetes.io/metadata.name", "operator": "DoesNotExist"})
     } else {
         json!({"key": "kubernetes.io/metadata.name", "operator": "In", "values": namespaces})
     };
     let conditions = json!([{"name": "owned", "expression": owned(api)}]);
-    // Evictions for the probe: by them it is seen whether API servers call it.
+    // Evictions of the probe show whether API servers call the webhook.
     let rules = json!([created("pods"), created("pods/eviction")]);
     webhooks.push(webhook(OWNED_WEBHOOK, rules, within, conditions));
     json!({
@@ -162,12 +162,13 @@ pub fn placing(api: GroupApi, evict: &str, bundle: &Value, namespaces: &BTreeSet
     })
 }
 
-/// The namespaces in which the configuration has pods of workloads asked about.
+/// Returns the namespaces for which the configuration covers pods of workloads.
 pub fn placed(configuration: &Value) -> BTreeSet<String> {
     selected(configuration, OWNED_WEBHOOK)
 }
 
-/// The configuration of the webhook on workloads that ask, and on namespaces that do for theirs.
+/// Returns the configuration of the webhook on workloads that ask for groups, and on namespaces that ask for
+/// their workloads.
 pub fn asking(evict: &str, bundle: &Value) -> Value {
     let rule = |group: &str, resource: &str, scope: &str| {
         json!({
@@ -225,7 +226,7 @@ fn annotated(object: &str, key: &str) -> String {
     format!("(has({object}.metadata.annotations) && '{key}' in {object}.metadata.annotations)")
 }
 
-/// The annotation is there, and as it was not before.
+/// Returns an expression: the annotation exists and has a new value.
 fn newly(key: &str) -> String {
     let (new, old) = (annotated("object", key), annotated("oldObject", key));
     format!(
@@ -234,7 +235,7 @@ fn newly(key: &str) -> String {
     )
 }
 
-/// The pod of a controller, without a node and a group; or the probe.
+/// Returns an expression: the pod of a controller, without a node and a group, or the probe.
 fn owned(api: GroupApi) -> String {
     let grouped = match api {
         GroupApi::Kubernetes => "has(object.spec.schedulingGroup)".to_owned(),

@@ -1,4 +1,4 @@
-//! The objects that Holdfast puts on a cluster, in webhook mode with the webhook at a URL.
+//! The objects that Holdfast installs on a cluster.
 
 use holdfast_api::crd;
 use holdfast_core::model::GroupApi;
@@ -10,49 +10,49 @@ use super::{EXCLUDED_NAMESPACES, MANAGED_BY, NAME, PART_OF, POD_GROUPS, SYSTEM_N
 use crate::connect::Identity;
 use crate::webhook::TIMEOUT_SECONDS;
 
-/// One object of ours.
+/// One object to install.
 #[derive(Clone, Debug)]
 pub struct Manifest {
     pub kind: Installed,
     pub body: Value,
 }
 
-/// What we install, in the order of installation.
+/// The installed objects, in the order of installation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Installed {
     Crd,
     Namespace,
     ClusterRole,
     ClusterRoleBinding,
-    /// Added to the roles view, edit and admin of every cluster.
+    /// Kubernetes adds its rules to the roles view, edit and admin of every cluster.
     ViewRole,
     EditRole,
     Role,
     RoleBinding,
-    /// In kube-system, of a role that is there: the front proxy's authority may be read.
+    /// Binds an existing role in kube-system: Holdfast may read the authority of the front proxy.
     AuthenticationReader,
     PriorityLevel,
     FlowSchema,
-    /// Where the `APIService` of native mode sends requests.
+    /// The `APIService` of native mode sends requests to it.
     Service,
     Webhook,
-    /// Of `PodUnavailableBudgets`, as are the webhooks of the guard: on them, and on pods.
+    /// Objects for `PodUnavailableBudgets`: the definition and the webhooks on these budgets and on pods.
     UnavailableCrd,
     Guard,
-    /// Of pod groups in shape Holdfast.
+    /// The definitions of Holdfast's own pod groups.
     PodGroupCrd,
     WorkloadCrd,
-    /// Of pod groups: the webhooks on pods, and that on workloads.
+    /// The webhooks of pod groups, on pods and on workloads.
     Placing,
     Asking,
-    /// By whichever instance comes first, not by the installer.
+    /// The first instance creates it, not the installer.
     Lease,
-    /// Of whoever installs or uninstalls.
+    /// The process that installs or uninstalls holds it.
     TurnLease,
 }
 
 impl Installed {
-    /// As kubectl writes it: `clusterrole/holdfast`.
+    /// Returns the name as kubectl prints it: `clusterrole/holdfast`.
     pub fn title(self) -> String {
         let singular = match self {
             Self::Crd | Self::UnavailableCrd | Self::PodGroupCrd | Self::WorkloadCrd => {
@@ -89,7 +89,7 @@ impl Installed {
         }
     }
 
-    /// Nobody else can have made it.
+    /// Returns true if no other program can have created the object.
     pub fn is_in_our_domain(self) -> bool {
         matches!(self, Self::Crd | Self::PodGroupCrd | Self::WorkloadCrd)
     }
@@ -132,8 +132,8 @@ fn namespaced(api: &str, plural: &str, name: &str) -> String {
     format!("/apis/{api}/v1/namespaces/{SYSTEM_NAMESPACE}/{plural}/{name}")
 }
 
-/// Everything but the namespace, which is there before them, and the webhook, which comes when we can
-/// answer it.
+/// Returns everything except the namespace, which is created first, and the webhooks, which follow when
+/// Holdfast can answer.
 pub fn base(identity: &Identity, rights: &[Right], gangs: Option<GroupApi>) -> Vec<Manifest> {
     let mut manifests = vec![
         Manifest { kind: Installed::Crd, body: labelled(crd::crd()) },
@@ -155,7 +155,7 @@ pub fn base(identity: &Identity, rights: &[Right], gangs: Option<GroupApi>) -> V
     manifests
 }
 
-/// What native mode needs besides.
+/// Returns the additional role binding of native mode.
 pub fn native(identity: &Identity) -> Manifest {
     let mut body = binding("Role", identity);
     let name = Installed::AuthenticationReader.name();
@@ -165,7 +165,7 @@ pub fn native(identity: &Identity) -> Manifest {
     Manifest { kind: Installed::AuthenticationReader, body }
 }
 
-/// For a process that runs beside the API server and not in the cluster.
+/// Returns the Service for a process that runs beside the API server and not in the cluster.
 pub fn service(host: &str, port: u16) -> Manifest {
     let body = json!({
         "apiVersion": "v1",
@@ -188,17 +188,17 @@ pub fn namespace() -> Value {
     })
 }
 
-/// Which evictions the API server asks the webhook about.
+/// The evictions for which API servers call the webhook.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Intercept {
-    /// In webhook mode: all but those where we ourselves and the control plane are.
+    /// In webhook mode: all except those in the namespaces of Holdfast and of the control plane.
     Outside,
     /// In native mode: all. A kube-apiserver that starts serves evictions before its aggregator sends
-    /// `policy/v1` to us, and the built-in budgets that its eviction handler finds then are out of date.
+    /// `policy/v1` to Holdfast. Its eviction handler then finds the built-in budgets, which are out of date.
     All,
 }
 
-/// The bundle is in base64.
+/// Returns the webhook configuration. The bundle is in base64.
 pub fn webhook(url: &str, ca_bundle: &Value, intercept: Intercept) -> Manifest {
     let mut body = json!({
         "apiVersion": "admissionregistration.k8s.io/v1",
@@ -214,9 +214,10 @@ pub fn webhook(url: &str, ca_bundle: &Value, intercept: Intercept) -> Manifest {
                 "operations": ["CREATE"],
                 "scope": "Namespaced",
             }],
-            // Without an answer no eviction: an allow that nobody recorded breaks the budget.
+            // Without an answer the API server refuses the eviction: an allow without a record would break
+            // the budget.
             "failurePolicy": "Fail",
-            // Mutating, to pin what is allowed to the pod that was decided about; once, because the
+            // The webhook mutates, to pin an allowed eviction to its pod. It is called only once, because the
             // answer is a record.
             "reinvocationPolicy": "Never",
             "sideEffects": "NoneOnDryRun",
@@ -264,7 +265,7 @@ fn labelled(mut crd: Value) -> Value {
     crd
 }
 
-/// `ClusterRole`, or `Role` for what is needed in our own namespace.
+/// Returns a `ClusterRole`, or a `Role` for rights in Holdfast's own namespace.
 fn role(kind: &str, rights: &[Right]) -> Value {
     let place = if kind == "Role" { Where::System } else { Where::Cluster };
     json!({
@@ -275,11 +276,12 @@ fn role(kind: &str, rights: &[Right]) -> Value {
     })
 }
 
-/// For whoever has the role view, edit or admin of a namespace. kube-controller-manager adds it to those.
+/// Returns a role for users with the role view, edit or admin of a namespace. kube-controller-manager adds
+/// its rules to those roles.
 pub fn people(kind: Installed, native: bool) -> Manifest {
     let edit = kind == Installed::EditRole;
     let mut metadata = metadata_of(kind);
-    // edit has what view has, and admin what edit has.
+    // edit includes view, and admin includes edit.
     let to = if edit { "edit" } else { "view" };
     metadata["labels"][format!("rbac.authorization.k8s.io/aggregate-to-{to}")] = json!("true");
     let body = json!({
@@ -309,11 +311,11 @@ pub fn binding(role: &str, identity: &Identity) -> Value {
     })
 }
 
-/// An eviction keeps its seat while it waits for us, and our write needs one too: out of the same pool
-/// a large drain would wait for itself. So ours are apart, and not for lending: lent seats come back
-/// within ten seconds, which is when the webhook has timed out. Twenty shares are some 45 seats of an
-/// API server with default limits, for writes of milliseconds. What is beyond queues: a refusal would
-/// leave us with a write to repeat.
+/// An eviction keeps its seat while it waits for Holdfast, and Holdfast's write needs a seat too. With a
+/// shared pool a large drain would wait for itself. So Holdfast has a level without lending: lent seats come
+/// back within ten seconds, and the webhook times out in that time. Twenty shares are some 45 seats of an API
+/// server with default limits, for writes of milliseconds. Requests beyond that queue, because Holdfast would
+/// have to repeat a refused write.
 pub fn priority_level() -> Value {
     json!({
         "apiVersion": "flowcontrol.apiserver.k8s.io/v1",
@@ -324,7 +326,7 @@ pub fn priority_level() -> Value {
             "limited": {
                 "nominalConcurrencyShares": 20,
                 "lendablePercent": 0,
-                // One client, one flow, one queue.
+                // There is one client, so one flow and one queue.
                 "limitResponse": {
                     "type": "Queue",
                     "queuing": {"queues": 1, "handSize": 1, "queueLengthLimit": 1000},
@@ -348,7 +350,7 @@ pub fn flow_schema(identity: &Identity) -> Value {
         "metadata": metadata(),
         "spec": {
             "priorityLevelConfiguration": {"name": NAME},
-            // Before the built-in schemas, which begin at 100 with the exempt ones behind us.
+            // Before the built-in schemas, which begin at 100. The exempt schema comes first.
             "matchingPrecedence": 90,
             "rules": [{
                 "subjects": [subject],
@@ -376,7 +378,7 @@ mod tests {
         let mut manifests =
             base(&identity, &needed(Needs { unavailable: true, ..Needs::default() }), None);
         manifests.push(webhook("https://127.0.0.1:9443/evict", &json!("Q0E="), Intercept::Outside));
-        // The CRD is snapshot in the crate that owns it.
+        // The snapshot of the CRD is in the crate that owns it.
         let text: Vec<String> = manifests
             .iter()
             .filter(|manifest| manifest.kind != Installed::Crd)

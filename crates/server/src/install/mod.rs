@@ -1,8 +1,8 @@
-//! Making a cluster ready for us, and finding out whether it is.
+//! Installs the objects that Holdfast needs on a cluster, and checks whether they exist.
 //!
-//! Everything is applied with server-side apply, so installing again changes nothing but what differs.
-//! The order matters: budgets can exist and be read before evictions are sent to us, and evictions are
-//! sent to us only when we can decide them.
+//! Everything is applied with server-side apply, so installing again changes only differences. The order
+//! matters: budgets can exist and be read before API servers send evictions, and API servers send evictions
+//! only when Holdfast can decide them.
 
 mod asked;
 mod base;
@@ -42,36 +42,36 @@ pub use native::import::IMPORTED;
 pub use registration::{Registration, State};
 use turn::{TURN, Turn, in_turn, installing};
 
-/// Of every object of ours, and the field manager.
+/// The name of most of Holdfast's objects, and of the field manager.
 pub const NAME: &str = "holdfast";
-/// Of the webhooks that pod groups need.
+/// The name of the webhook configurations of pod groups.
 pub const POD_GROUPS: &str = "holdfast-pod-groups";
 pub const MANAGED_BY: &str = "app.kubernetes.io/managed-by";
-/// Also of what Helm installs, which says that it is managed by Helm.
+/// This label is also on objects that Helm installs. Their label `managed-by` names Helm.
 pub const PART_OF: &str = "app.kubernetes.io/part-of";
 
-/// By this name the aggregator verifies our certificate.
+/// The aggregator verifies Holdfast's certificate for this name.
 pub const SERVICE_HOST: &str = "holdfast.holdfast-system.svc";
 
-/// Where the Lease is, and Holdfast itself when it runs in the cluster.
+/// The namespace of the Lease, and of Holdfast if it runs in the cluster.
 pub const SYSTEM_NAMESPACE: &str = "holdfast-system";
 
-/// Evictions there never come to us: neither we nor the control plane may depend on ourselves.
+/// API servers never ask about evictions there: Holdfast and the control plane must not depend on Holdfast.
 pub const EXCLUDED_NAMESPACES: [&str; 2] = ["kube-system", SYSTEM_NAMESPACE];
 
-/// For a new CRD to be served and new rights to be in force.
+/// The time until a new CRD is served and new rights are in force.
 const EFFECT: Duration = Duration::from_secs(15);
 
-/// For definitions that an uninstallation has begun to delete: budgets with finalizers, and many of them, take
-/// a while.
+/// The time until definitions are gone that an uninstallation is deleting. Budgets with finalizers, and many
+/// budgets, take some time.
 const BEING_DELETED: Duration = Duration::from_secs(30);
 
-/// For the namespace of one: its controller begins after five seconds, and after a failure, such as discovery
-/// while `policy/v1` changes hands, waits for up to a minute.
+/// The time until a deleted namespace is gone. Its controller begins after five seconds. After a failure,
+/// such as failed discovery while `policy/v1` changes its server, it waits for up to a minute.
 const NAMESPACE_GONE: Duration = Duration::from_mins(2);
 
-/// Until `PodUnavailableBudgets` are served in the version that we read: their definition was just made,
-/// or changed.
+/// Waits until `PodUnavailableBudgets` are served in the version that Holdfast reads, after their definition
+/// was created or changed.
 pub async fn await_unavailable(client: &ApiClient) -> Result<(), Error> {
     let failed = |reason| refused(Installed::UnavailableCrd, "find", reason);
     let deadline = Instant::now() + EFFECT;
@@ -94,13 +94,13 @@ async fn exists(client: &ApiClient, kind: Installed) -> Result<bool, Error> {
     let answer = client.get(&kind.path()).await.map_err(|NoAnswer(reason)| failed(reason))?;
     match answer.code {
         StatusCode::OK => Ok(true),
-        // Forbidden: the check of rights names it.
+        // The check of rights reports missing rights.
         StatusCode::NOT_FOUND | StatusCode::FORBIDDEN => Ok(false),
         _ => Err(failed(answer.message())),
     }
 }
 
-/// None: there is no such object.
+/// Returns None if there is no such object.
 async fn read(client: &ApiClient, kind: Installed) -> Result<Option<Value>, Error> {
     let failed = |reason| refused(kind, "read", reason);
     let answer = client.get(&kind.path()).await.map_err(|NoAnswer(reason)| failed(reason))?;
@@ -111,7 +111,8 @@ async fn read(client: &ApiClient, kind: Installed) -> Result<Option<Value>, Erro
     }
 }
 
-/// Not applied as the others are: one that somebody else made stays theirs, and outlives us.
+/// Creates the namespace if it does not exist. It does not apply it: a namespace of another program keeps its
+/// owner and stays after an uninstallation.
 async fn ensure_namespace(client: &ApiClient) -> Result<(), Error> {
     let failed = |reason| refused(Installed::Namespace, "create", reason);
     let deadline = Instant::now() + NAMESPACE_GONE;
@@ -123,7 +124,7 @@ async fn ensure_namespace(client: &ApiClient) -> Result<(), Error> {
         match answer.code {
             code if code.is_success() => return Ok(()),
             StatusCode::CONFLICT if !is_terminating(client).await? => return Ok(()),
-            // Of an installation that was just removed.
+            // The namespace belongs to an installation that was just removed.
             StatusCode::CONFLICT if Instant::now() < deadline => {
                 if !std::mem::replace(&mut told, true) {
                     let object = Installed::Namespace.title();
@@ -138,11 +139,12 @@ async fn ensure_namespace(client: &ApiClient) -> Result<(), Error> {
 
 async fn is_terminating(client: &ApiClient) -> Result<bool, Error> {
     let namespace = read(client, Installed::Namespace).await?;
-    // Gone just now: the next try creates it.
+    // The namespace was just deleted, so the next try creates it.
     Ok(namespace.is_none_or(|object| !object["metadata"]["deletionTimestamp"].is_null()))
 }
 
-/// As far as we can tell. Asked first: who only serves has no right to look, and need not be refused to know it.
+/// Returns true if the namespace is known to be terminating. It checks the right first, because an instance
+/// without --install has no right to read it.
 async fn is_namespace_going(client: &ApiClient) -> bool {
     let may_look = rights::may_get(client, "namespaces", SYSTEM_NAMESPACE).await;
     may_look.unwrap_or(false) && is_terminating(client).await.unwrap_or(false)
@@ -181,7 +183,8 @@ async fn apply_one(client: &ApiClient, manifest: &Manifest) -> Result<(), Error>
             tracing::info!(object = %title, change, "installed");
             return Ok(());
         }
-        // A definition of an installation that was just removed: whatever is made of it goes with it.
+        // The definition belongs to an installation that was just removed. Its objects will be deleted with
+        // it.
         if Instant::now() > deadline {
             return Err(still_there(manifest.kind, "apply"));
         }

@@ -1,7 +1,7 @@
-//! Telling the API server where we are, beside other instances that do the same.
+//! Registers this instance at the API server, beside other instances.
 //!
-//! The registration is made by whoever installs, and by nobody else: deleting it is the kill switch, and must
-//! work while instances run. As long as it is there, each keeps its CA in it.
+//! Only --install creates the registration, because its deletion is the kill switch and must work while
+//! instances run. While the registration exists, each instance keeps its CA in it.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -21,33 +21,34 @@ use crate::api_client::{Answer, ApiClient, NoAnswer};
 use crate::error::Error;
 use crate::watch::Backoff;
 
-/// How often to see whether our CA is still there.
+/// How often to check that this instance's CA is still there.
 const CHECK: Duration = Duration::from_secs(10);
 
-/// For API servers to take note of another CA, before we say that we are ready. They watch.
+/// The time for API servers to read another CA, before the instance reports ready. They watch.
 const NOTICE: Duration = Duration::from_secs(1);
 
-/// Another instance may write between our read and our write; every conflict means that one got on.
+/// Another instance may write between the read and the write. Every conflict means that another one
+/// succeeded.
 const CONFLICTS_MAX: usize = 20;
 
 #[derive(Clone)]
 pub struct Registration {
     pub client: ApiClient,
-    /// What the API server calls about evictions; other matters have other paths.
+    /// The URL for evictions. Other requests use other paths.
     pub url: String,
     pub trusted: watch::Receiver<Trusted>,
-    /// What has to be there before requests are sent to us.
+    /// The objects that must exist before API servers send requests.
     pub base: Arc<Base>,
     pub entry: Entry,
 }
 
 impl Registration {
-    /// Whether the API server calls us, others, or an earlier process of ours.
+    /// Returns true if the registration exists, with any address.
     pub async fn exists(&self) -> Result<bool, Error> {
         super::exists(&self.client, self.entry.object()).await
     }
 
-    /// How many conditions an eviction has to meet to be sent to us; None if it is not registered.
+    /// Returns the number of match conditions for evictions. None if it is not registered.
     pub async fn conditions(&self) -> Result<Option<usize>, Error> {
         let object = self.before().await?;
         let count =
@@ -55,7 +56,7 @@ impl Registration {
         Ok(object.map(count))
     }
 
-    /// Joins, or, if it is not there and that is wanted, registers.
+    /// Joins the registration. With `install`, creates it if it does not exist.
     pub async fn enter(&self, install: bool) -> Result<(), Error> {
         if !install || self.exists().await? {
             return self.join().await;
@@ -63,23 +64,23 @@ impl Registration {
         self.install().await
     }
 
-    /// The same for whoever must not join what is about to go, or to be another's: who installs waits for its turn
-    /// even then.
+    /// Does the same for entries that must not be created during an uninstallation. An installing instance
+    /// waits for the Lease.
     pub async fn enter_in_turn(&self, install: bool) -> Result<(), Error> {
         if install { self.install().await } else { self.join().await }
     }
 
-    /// Registers, or joins, when it is our turn.
+    /// Registers or joins, with the Lease.
     pub async fn install(&self) -> Result<(), Error> {
         installing(&self.client, &self.base, async |turn| self.register(turn).await).await
     }
 
-    /// From now on the API server asks us, or us too.
+    /// Creates the registration, or joins it.
     pub async fn register(&self, _: &Turn) -> Result<(), Error> {
         self.write(true).await
     }
 
-    /// From now on the API server asks us, too, if it asks anybody.
+    /// Joins the registration if it exists.
     pub async fn join(&self) -> Result<(), Error> {
         self.write(false).await
     }
@@ -100,13 +101,13 @@ impl Registration {
                 let object = self.entry.object().title();
                 let change = if joined { "joined" } else { "ours" };
                 tracing::info!(%object, change, url = %self.url(), "registered");
-                // Conversion is asked for again until it is answered.
+                // API servers repeat conversions until they get an answer.
                 if joined && self.entry != Entry::Conversion {
                     tokio::time::sleep(NOTICE).await;
                 }
                 return Ok(());
             }
-            // It changed, came or went meanwhile.
+            // The object changed, was created or was deleted in between.
             if ![StatusCode::CONFLICT, StatusCode::NOT_FOUND].contains(&answer.code) {
                 return Err(failed(answer.message()));
             }
@@ -115,12 +116,12 @@ impl Registration {
         Err(failed("other instances write it all the time".to_owned()))
     }
 
-    /// As it stands, for [`Self::withdraw`].
+    /// Returns the present object, for [`Self::withdraw`].
     pub async fn before(&self) -> Result<Option<Value>, Error> {
         self.read().await.map_err(|why| refused(self.entry.object(), "read", why))
     }
 
-    /// As if we had not registered: as it was before, or not at all. What others have made of it since is theirs.
+    /// Undoes the registration: restores the previous object, or deletes it. Changes of other clients stay.
     pub async fn withdraw(&self, before: Option<Value>) -> Result<(), Error> {
         let failed = |reason| refused(self.entry.object(), "withdraw", reason);
         let version = |object: &Value| object["metadata"]["resourceVersion"].clone();
@@ -142,7 +143,7 @@ impl Registration {
         Err(failed(answer.message()))
     }
 
-    /// Looks after it for ever, and passes on how it found it.
+    /// Checks the registration regularly, and reports its state. Runs until the task is aborted.
     pub async fn keep(&self, found: impl Fn(State)) {
         let mut state = State::Kept;
         loop {
@@ -157,13 +158,13 @@ impl Registration {
         }
     }
 
-    /// How it stands. Nothing is changed.
+    /// Returns the state without changing anything.
     pub async fn state(&self) -> Result<State, String> {
         let (state, _) = self.look().await?;
         Ok(state)
     }
 
-    /// Sees to it that our certificate is there, and to what `amend` changes.
+    /// Adds this instance's certificate if it is missing, and the changes of `amend`.
     pub async fn check(&self, amend: impl FnOnce(&mut Value)) -> Result<State, String> {
         match self.read().await? {
             Some(found) => self.tend(found, amend).await,
@@ -175,7 +176,7 @@ impl Registration {
         let (state, found) = self.look().await?;
         let Some(found) = found else { return Ok(state) };
         let tended = self.tend(found, |_| {}).await?;
-        // That is nobody's but theirs who did it: it may be a kill switch.
+        // Do not repair it: this may be a kill switch.
         Ok(if state == State::Weakened { state } else { tended })
     }
 
@@ -195,7 +196,7 @@ impl Registration {
 
     async fn tend(&self, found: Value, amend: impl FnOnce(&mut Value)) -> Result<State, String> {
         if !self.is_here(&found) {
-            // Two that differ about the address must not take it from each other for ever.
+            // Two instances with different addresses must not replace each other's address for ever.
             return Ok(State::Elsewhere);
         }
         let mut object = found.clone();
@@ -214,14 +215,14 @@ impl Registration {
         }
         let answer = self.put(&object).await?;
         match answer.code {
-            // After a conflict the next check looks again.
+            // After a conflict, the next check reads again.
             code if code.is_success() || code == StatusCode::CONFLICT => Ok(state),
             StatusCode::NOT_FOUND => Ok(State::Deleted),
             _ => Err(answer.message()),
         }
     }
 
-    /// Says what has changed.
+    /// Logs a change of the state.
     pub fn tell(&self, state: &mut State, new: State) {
         if new == std::mem::replace(state, new) {
             return;
@@ -250,7 +251,7 @@ impl Registration {
         }
     }
 
-    /// None: there is no registration.
+    /// Returns None if there is no registration.
     async fn read(&self) -> Result<Option<Value>, String> {
         object(&self.get().await?)
     }
@@ -269,13 +270,13 @@ impl Registration {
         self.client.post(&path, &body).await.map_err(|NoAnswer(reason)| reason)
     }
 
-    /// As this version wants it, with the certificates of the others.
+    /// Writes the object as this version needs it, with the certificates of the other instances.
     async fn replace(&self, mut object: Value) -> Result<Answer, String> {
-        // Of one that was a stranger's until now, those are none of ours.
+        // The certificates of another program's object are not from instances of Holdfast.
         let held = if is_ours(&object) { bundle(&object)? } else { String::new() };
         let merged = merged(&held, &self.trusted.borrow().clone(), Timestamp::now());
         let entry = match self.entry {
-            // Until an uninstallation is at its end nothing else holds evictions back.
+            // Until an uninstallation is complete, nothing else enforces the budgets.
             Entry::Evictions(_) if give_back::is_noted(&object) => Entry::Evictions(Intercept::All),
             entry => entry,
         };
@@ -294,7 +295,7 @@ impl Registration {
         self.put(&object).await
     }
 
-    /// Only if it is still as we read it: `object` carries its version.
+    /// Writes the object if it has not changed since it was read: `object` has its version.
     async fn put(&self, object: &Value) -> Result<Answer, String> {
         let path = format!("{}?fieldManager={NAME}", self.entry.object().path());
         self.client.put(&path, object).await.map_err(|NoAnswer(reason)| reason)
@@ -321,14 +322,15 @@ pub enum State {
     Readded,
     Deleted,
     Elsewhere,
-    /// Of evictions, some pass that should not; at whatever address.
+    /// The webhook on evictions is weakened, so some pass without a check.
     Weakened,
-    /// We have no right to look any more.
+    /// This instance has no right to read it any more.
     Forbidden,
 }
 
 impl State {
-    /// Whether nothing passes unasked. Who is registered elsewhere decides there, or refuses by not answering.
+    /// Returns true if nothing passes without a check. An instance at another address decides, or does not
+    /// answer, which refuses the request.
     pub fn is_asked(self) -> bool {
         match self {
             Self::Kept | Self::Readded | Self::Elsewhere => true,
@@ -337,7 +339,7 @@ impl State {
     }
 }
 
-/// None: there is no such object.
+/// Returns None if there is no such object.
 fn object(answer: &Answer) -> Result<Option<Value>, String> {
     match answer.code {
         StatusCode::OK => answer.json().map(Some).map_err(|e| e.to_string()),
@@ -346,13 +348,14 @@ fn object(answer: &Answer) -> Result<Option<Value>, String> {
     }
 }
 
-/// Whether we made it or took it over, or somebody made it for us.
+/// Returns true if Holdfast created the object or took it over, or if it was installed from Holdfast's
+/// manifests.
 pub fn is_ours(object: &Value) -> bool {
     let labels = &object["metadata"]["labels"];
     labels[MANAGED_BY] == NAME || labels[PART_OF] == NAME
 }
 
-/// The URL by way of the same functions: a port may be left out.
+/// Compares URLs in the same form, because a port may be left out.
 fn is_at(object: &Value, url: &str) -> bool {
     address(Entry::client_config(object)) == address(&client(url, &Value::Null))
 }
@@ -361,7 +364,7 @@ fn bundle(object: &Value) -> Result<String, String> {
     decoded(&Entry::client_config(object)["caBundle"])
 }
 
-/// Of a `caBundle`; null is none.
+/// Decodes a `caBundle`. Null is empty.
 pub fn decoded(encoded: &Value) -> Result<String, String> {
     if encoded.is_null() {
         return Ok(String::new());
@@ -372,7 +375,7 @@ pub fn decoded(encoded: &Value) -> Result<String, String> {
 }
 
 pub fn encoded(bundle: &str) -> Value {
-    // Bytes always have a base64.
+    // Encoding bytes in base64 cannot fail.
     serde_json::to_value(k8s_openapi::ByteString(bundle.as_bytes().to_vec()))
         .unwrap_or_else(|_| json!(""))
 }

@@ -1,4 +1,5 @@
-//! Letting go of what would wait for us for ever: pods with our gate, and `PodGroups` with our finalizer.
+//! Releases objects that would wait for Holdfast for ever: pods with its gate, and `PodGroups` with its
+//! finalizer.
 
 use std::time::Duration;
 
@@ -14,14 +15,14 @@ use crate::error::Error;
 use crate::gang::act::{lift, own, protect};
 use crate::watch::items;
 
-/// For API servers to take note that the webhook is gone, which makes gated pods, and that an instance
-/// which still runs has no rights any more. They watch.
+/// The time for API servers to notice that the webhook, which adds gates, is gone, and that running instances
+/// have no rights any more. They watch.
 const NOTICE: Duration = Duration::from_secs(1);
 
-/// Requests under way at a time.
+/// Limit of concurrent requests.
 const AT_A_TIME: usize = 16;
 
-/// How many pods and groups there were.
+/// Returns the number of pods and groups.
 pub async fn release(client: &ApiClient) -> Result<(usize, usize), Error> {
     tokio::time::sleep(NOTICE).await;
     let resource = Resource::fixed("", "v1", "pods");

@@ -1,5 +1,4 @@
-//! What serving needs to be allowed: the one table behind the `ClusterRole`, the `Role` and the check at
-//! start.
+//! The rights that serving needs: one table for the `ClusterRole`, the `Role` and the check at start.
 
 use holdfast_core::model::GroupApi;
 use serde::Deserialize;
@@ -15,7 +14,7 @@ pub struct Right {
     group: &'static str,
     resources: &'static [&'static str],
     verbs: &'static [&'static str],
-    /// Only the object of this name.
+    /// Limits the right to the object of this name.
     name: Option<&'static str>,
     place: Where,
 }
@@ -23,7 +22,7 @@ pub struct Right {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Where {
     Cluster,
-    /// Only in our own namespace.
+    /// The right applies only in Holdfast's own namespace.
     System,
 }
 
@@ -44,26 +43,27 @@ const SERVING: &[Right] = &[
     right("leaderworkerset.x-k8s.io", &["leaderworkersets"], READ),
     right("jobset.x-k8s.io", &["jobsets"], READ),
     right("apps.kruise.io", &["clonesets", "statefulsets"], READ),
-    // Pods may be owned by any kind; its /scale is all that is read of it.
+    // Any kind may own pods. Holdfast reads only its /scale.
     right("*", &["*/scale"], &["get"]),
-    // To see whether PodUnavailableBudgets are ours, whether policy/v1 is, and whether pods wait for groups.
+    // To check whether PodUnavailableBudgets are Holdfast's, whether policy/v1 is, and whether pods wait for
+    // groups.
     UNAVAILABLE_CRD,
     POLICY,
     Right { verbs: GET, ..PLACING },
-    // To find out at start whether everything is installed, and to keep our address and CA there.
+    // To check at start whether everything is installed, and to keep address and CA there.
     named("admissionregistration.k8s.io", &["mutatingwebhookconfigurations"], &["get", "update"]),
     named(
         "flowcontrol.apiserver.k8s.io",
         &["flowschemas", "prioritylevelconfigurations"],
         &["get"],
     ),
-    // The election. A right to create cannot be bound to a name.
+    // The election. A right to create cannot be limited to a name.
     own(right("coordination.k8s.io", &["leases"], &["create"])),
     own(named("coordination.k8s.io", &["leases"], &["get", "update"])),
 ];
 
-/// What native mode needs besides: the CRD is the storage of `policy/v1` then, and clients' requests go
-/// there in our name; kube-apiserver has authorized them.
+/// Additional rights of native mode: the CRD is the storage of `policy/v1`, and Holdfast forwards clients'
+/// requests under its own identity, after kube-apiserver has authorized them.
 const NATIVE: &[Right] = &[
     right(
         "policy.holdfast.dev",
@@ -71,18 +71,18 @@ const NATIVE: &[Right] = &[
         &["create", "update", "patch", "delete", "deletecollection"],
     ),
     right("policy.holdfast.dev", &["poddisruptionbudgets/status"], &["get", "patch"]),
-    // To keep our CA there.
+    // To keep the CA there.
     Right { verbs: &["update"], ..POLICY },
     own(named("", &["services"], &["get"])),
 ];
 
-/// To have requests sent to us only while nobody uninstalls.
+/// To register only while no uninstallation runs.
 const INSTALLING: &[Right] = &[own(Right {
     name: Some(TURN),
     ..right("coordination.k8s.io", &["leases"], &["get", "update"])
 })];
 
-/// To take over `policy/v1` without `--install`: whose rules would no longer see budgets.
+/// To take over `policy/v1` without `--install`: to find admission rules that would no longer see budgets.
 const CLAIMING: &[Right] = &[
     right(
         "admissionregistration.k8s.io",
@@ -97,14 +97,14 @@ const CLAIMING: &[Right] = &[
     right("", &["resourcequotas"], &["list"]),
 ];
 
-/// What of ours people look at and write, wherever they may view and edit the rest of a namespace.
+/// Holdfast's kinds that users read and write if they may view or edit other objects of a namespace.
 const PEOPLES: [(&str, &[&str]); 3] = [
     ("policy.holdfast.dev", &["poddisruptionbudgets"]),
     ("policy.kruise.io", &["podunavailablebudgets"]),
     ("scheduling.holdfast.dev", &["podgroups", "workloads"]),
 ];
 
-/// Rules for people. In native mode budgets are those of `policy/v1`, and nobody but us touches their storage.
+/// Returns rules for users. In native mode users use `policy/v1`, and only Holdfast writes its storage.
 pub fn of_people(edit: bool, native: bool) -> Value {
     let verbs: &[&str] = if edit {
         &["create", "update", "patch", "delete", "deletecollection"]
@@ -116,7 +116,7 @@ pub fn of_people(edit: bool, native: bool) -> Value {
     PEOPLES.into_iter().skip(native.into()).map(rule).collect()
 }
 
-/// Whether these are the rights of an instance in native mode.
+/// Returns true if these are the rights of native mode.
 pub fn are_native(rights: &[Right]) -> bool {
     NATIVE.iter().all(|right| rights.contains(right))
 }
@@ -126,36 +126,37 @@ const UNAVAILABLE_CRD: Right = Right {
     ..right("apiextensions.k8s.io", &["customresourcedefinitions"], &["get"])
 };
 
-/// Who serves `policy/v1`.
+/// The `APIService`, which shows which server serves `policy/v1`.
 const POLICY: Right =
     Right { name: Some("v1.policy"), ..right("apiregistration.k8s.io", &["apiservices"], GET) };
 
-/// What `PodUnavailableBudgets` need besides.
+/// Additional rights of `PodUnavailableBudgets`.
 const UNAVAILABLE: &[Right] = &[
     right("policy.kruise.io", &["podunavailablebudgets"], &["get", "list", "watch"]),
     right("policy.kruise.io", &["podunavailablebudgets/status"], &["update"]),
-    // The annotation that names a pod's budget.
+    // To write the annotation that names a pod's budget.
     right("", &["pods"], &["patch"]),
-    // Our address and CA, for conversion and for the webhooks.
+    // To keep address and CA there, for conversion and for the webhooks.
     Right { verbs: &["update"], ..UNAVAILABLE_CRD },
     named("admissionregistration.k8s.io", &["validatingwebhookconfigurations"], &["get", "update"]),
-    // To see whether API servers call us about pods: of this name alone.
+    // To test whether API servers call Holdfast about pods. Limited to this name.
     Right { name: Some(PROBE.pod), ..right("", &["pods/eviction"], &["create"]) },
-    // Whether it is the system that takes a pod away. These have pods of their own; of other owners it is
-    // found out by their /scale.
+    // To check whether the system itself removes a pod. These kinds are read completely, and for other owners
+    // only /scale.
     right("", &["namespaces", "nodes", "replicationcontrollers"], GET),
     right("apps", &["replicasets", "statefulsets", "daemonsets"], GET),
     right("batch", &["jobs"], GET),
     right("apps.kruise.io", &["clonesets", "statefulsets", "daemonsets"], GET),
 ];
 
-/// What the page for people needs besides: it shows other people's `PodUnavailableBudgets` too.
+/// Additional rights of the web page, which also shows `PodUnavailableBudgets` that Holdfast does not
+/// enforce.
 const PAGE: &[Right] = &[
     right("", &["nodes"], &["list"]),
     right("policy.kruise.io", &["podunavailablebudgets"], &["list"]),
 ];
 
-/// What pod groups need besides, wherever they are.
+/// Additional rights of pod groups, of both APIs.
 const GANGS: &[Right] = &[
     right("", &["namespaces"], READ),
     Right { verbs: &["update"], ..PLACING },
@@ -167,42 +168,42 @@ const PLACING: Right = Right {
     ..right("admissionregistration.k8s.io", &["mutatingwebhookconfigurations"], GET)
 };
 
-/// Where they are Kubernetes'.
+/// Additional rights of pod groups of Kubernetes.
 const GANGS_OF_KUBERNETES: &[Right] = &[
     right("scheduling.k8s.io", &["podgroups"], &["get", "create", "patch", "delete"]),
     right("scheduling.k8s.io", &["podgroups/status"], &["patch"]),
     right("scheduling.k8s.io", &["workloads"], &["get", "create", "patch"]),
-    // To see whether API servers call us about pods: of this name alone.
+    // To test whether API servers call Holdfast about pods. Limited to this name.
     Right { name: Some(gang::PROBE.pod), ..right("", &["pods/eviction"], &["create"]) },
 ];
 
-/// Where they are ours.
+/// Additional rights of Holdfast's own pod groups.
 const GANGS_OF_HOLDFAST: &[Right] = &[
     right("scheduling.holdfast.dev", &["podgroups"], &["get", "create", "patch", "delete"]),
     right("scheduling.holdfast.dev", &["podgroups/status"], &["patch"]),
     right("scheduling.holdfast.dev", &["workloads"], &["get", "create", "patch"]),
-    // Where there is room.
+    // To find room.
     right("", &["nodes"], READ),
-    // Gates are lifted, and gangs that do not come to be are taken back.
+    // To remove gates, and to evict gangs that do not become whole.
     right("", &["pods"], &["patch"]),
     right("", &["pods/eviction"], &["create"]),
 ];
 
 const CLEARING: &[Right] = &[right("", &["pods/status"], &["patch"])];
 
-/// What is served, as far as rights go.
+/// The features that need rights.
 #[derive(Clone, Copy, Debug, Default)]
 #[expect(clippy::struct_excessive_bools, reason = "each is a choice of its own")]
 pub struct Needs {
-    /// Stale `DisruptionTarget` conditions are to be cleared.
+    /// Clear stale `DisruptionTarget` conditions.
     pub clearing: bool,
     pub native: bool,
-    /// `policy/v1` is taken over without installing anything, after a look at who would no longer see budgets.
+    /// Take over `policy/v1` without installing, after a check of admission rules.
     pub claiming: bool,
     pub installing: bool,
-    /// `PodUnavailableBudgets` are ours.
+    /// Enforce `PodUnavailableBudgets`.
     pub unavailable: bool,
-    /// Where pod groups are.
+    /// The API of pod groups.
     pub gangs: Option<GroupApi>,
     pub page: bool,
 }
@@ -224,12 +225,12 @@ pub fn needed(needs: Needs) -> Vec<Right> {
         .collect()
 }
 
-/// Whether we may list objects of this kind, wherever they are.
+/// Returns true if this identity may list objects of this kind in all namespaces.
 pub async fn may_list(client: &ApiClient, group: &str, resource: &str) -> Result<bool, NoAnswer> {
     is_allowed(client, &review(group, resource, "list", "", "")).await
 }
 
-/// Whether we may get this object, of the core group and in no namespace.
+/// Returns true if this identity may get this cluster-scoped object of the core group.
 pub async fn may_get(client: &ApiClient, resource: &str, name: &str) -> Result<bool, NoAnswer> {
     is_allowed(client, &review("", resource, "get", name, "")).await
 }
@@ -252,12 +253,12 @@ pub fn rules(rights: &[Right], place: Where) -> Value {
         .collect()
 }
 
-/// Those that are in force in our own namespace alone.
+/// Returns the rights that apply only in Holdfast's own namespace.
 pub fn in_own_namespace(rights: &[Right]) -> Vec<Right> {
     rights.iter().filter(|right| right.place == Where::System).copied().collect()
 }
 
-/// Those that we do not have, as a person reads them: `list pods`.
+/// Returns the missing rights in words, such as `list pods`.
 pub async fn missing(client: &ApiClient, rights: &[Right]) -> Result<Vec<String>, NoAnswer> {
     let mut missing = Vec::new();
     for (review, text) in rights.iter().flat_map(reviews) {
@@ -302,7 +303,7 @@ fn reviews(right: &Right) -> Vec<(Value, String)> {
         .collect()
 }
 
-/// A part of a right with what is before it, if there is such a part.
+/// Returns `sign` and `text`, or nothing if `text` is empty.
 fn after(sign: &str, text: &str) -> String {
     if text.is_empty() { String::new() } else { format!("{sign}{text}") }
 }

@@ -1,8 +1,8 @@
-//! One at a time changes what is installed.
+//! Ensures that one process at a time changes the installation.
 //!
-//! Whoever installs or uninstalls holds a Lease while it does. Otherwise an uninstallation could delete what
-//! an installation has just made, and leave a webhook that nobody answers, or `policy/v1` with a Holdfast
-//! that has no budgets. Instances that find everything in place join without it.
+//! A process that installs or uninstalls holds a Lease. Otherwise an uninstallation could delete objects of a
+//! concurrent installation and leave a webhook without a server, or `policy/v1` with a Holdfast without
+//! budgets. Instances that find everything installed join without the Lease.
 
 use std::time::Duration;
 
@@ -19,18 +19,17 @@ use crate::error::Error;
 /// The name of the Lease.
 pub const TURN: &str = "holdfast-installation";
 
-/// For another to come to its end: taking over `policy/v1` and giving it back take minutes at worst.
+/// The time for another process to finish: taking over `policy/v1` and giving it back take minutes at worst.
 const PATIENCE: Duration = Duration::from_mins(6);
 
-/// For the Lease to be of use again.
+/// The time until an unusable Lease must be usable again.
 const TROUBLE: Duration = Duration::from_secs(15);
 
-/// Proof that it is our turn.
+/// Proof that this process holds the Lease.
 #[derive(Debug)]
 pub struct Turn(());
 
-/// For those who have requests sent to us: does the work when it is our turn, if nobody has uninstalled
-/// meanwhile.
+/// Runs work that registers at the API server: with the Lease, and only if no uninstallation has run since.
 pub async fn installing<T>(
     client: &ApiClient,
     base: &Base,
@@ -43,8 +42,8 @@ pub async fn installing<T>(
     outcome.await?.ok_or_else(|| uninstalled(&[Installed::Namespace.title()]))
 }
 
-/// Does the work when it is our turn, and drops it should the turn be lost. Tells for whom it waits. None:
-/// the namespace is gone or about to go, and everything else with it.
+/// Runs the work with the Lease, and drops it if the Lease is lost. It logs the holder while it waits.
+/// Returns None if the namespace is gone or terminating, because everything else will be deleted too.
 pub async fn in_turn<T>(
     client: &ApiClient,
     tell: impl FnOnce(&str),
@@ -54,7 +53,7 @@ pub async fn in_turn<T>(
     if !is_elected(client, &mut candidate, tell).await? {
         return Ok(None);
     }
-    // In one that is about to go the Lease can be had for as long as it is there.
+    // In a terminating namespace the Lease can still be acquired until it is deleted.
     let outcome = if is_namespace_going(client).await {
         Ok(None)
     } else {
@@ -70,12 +69,12 @@ pub async fn in_turn<T>(
     outcome
 }
 
-/// Of those who have a log.
+/// Reports progress through the log.
 pub fn warn(why: &str) {
     tracing::warn!("{why}");
 }
 
-/// False: the namespace is gone or about to go.
+/// Returns false if the namespace is gone or terminating.
 async fn is_elected(
     client: &ApiClient,
     candidate: &mut Candidate,
@@ -112,8 +111,8 @@ async fn is_elected(
     Ok(true)
 }
 
-/// Returns when the Lease was seen to be another's, or gone. As long as it cannot be renewed nobody else is seen
-/// to have it, and work that is half done had better be finished.
+/// Returns when another process holds the Lease, or when it is gone. If it only cannot be renewed, no other
+/// holder is known, and half-done work should be completed.
 async fn lost(candidate: &mut Candidate) {
     while candidate.holds() {
         candidate.step().await;
@@ -132,7 +131,7 @@ mod tests {
 
     const MINUTE: Duration = Duration::from_mins(1);
 
-    /// With a namespace, and the right to the Lease.
+    /// Returns a fake with a namespace and the right to the Lease.
     fn fake() -> Fake {
         let fake = Fake::new();
         fake.lock().put_namespace(&Value::Null);
@@ -188,7 +187,7 @@ mod tests {
         let client = fake.client(Who::Server);
         let began = Instant::now();
         let story = async {
-            // The other is alive.
+            // The other process is alive.
             for n in 0..10 {
                 tokio::time::sleep(MINUTE / 10).await;
                 fake.lock().hold_turn(&format!("another {n}"));
@@ -197,7 +196,7 @@ mod tests {
             tokio::time::sleep(TROUBLE * 2 / 3).await;
             fake.lock().away = false;
             tokio::time::sleep(TROUBLE / 3).await;
-            // It says nothing of the namespace: who serves may not look.
+            // Without --install there is no right to read the namespace.
             fake.lock().remove(Installed::Role);
         };
         let (outcome, ()) = tokio::join!(in_turn(&client, quietly, work), story);
@@ -209,13 +208,13 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn a_namespace_that_goes_is_noticed() {
-        // By whoever may look, although the Lease could be had.
+        // With the right to read the namespace, although the Lease could be acquired.
         let going = fake();
         going.lock().hold_turn("");
         going.lock().end_namespace();
         let outcome = in_turn(&going.client(Who::Admin), quietly, work).await;
         assert_eq!(outcome.unwrap(), None);
-        // By what is said of the Lease.
+        // From the error of the request for the Lease.
         let going = fake();
         going.lock().end_namespace();
         let outcome = in_turn(&going.client(Who::Server), quietly, work).await;

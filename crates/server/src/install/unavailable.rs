@@ -1,5 +1,5 @@
-//! What `PodUnavailableBudgets` need on a cluster: their definition, which may be Kruise's, and a
-//! webhook on pods, in those namespaces alone that have such budgets.
+//! The objects that `PodUnavailableBudgets` need on a cluster: their definition, which may be Kruise's, and a
+//! webhook on pods, only in namespaces with such budgets.
 
 use std::collections::BTreeSet;
 
@@ -19,20 +19,20 @@ pub const BUDGETS_PATH: &str = "/podunavailablebudgets";
 pub const CONVERT_PATH: &str = "/convert";
 pub const PODS_PATH: &str = "/pods";
 
-/// Of the webhook on pods.
+/// The probe of the webhook on pods.
 pub const PROBE: Probe =
     Probe { pod: "holdfast-probe", answer: "this probe of Holdfast's has come where it should" };
 
 /// The webhook on pods.
 const PODS_WEBHOOK: &str = "pods.holdfast.dev";
 
-/// On a definition that was there before us. It stays when we go.
+/// On a definition that existed before Holdfast. It stays after an uninstallation.
 pub const TAKEN_OVER: &str = "holdfast.dev/taken-over";
 
-/// What its label said of who manages it, for that time. Helm goes by it.
+/// The value of its label `managed-by` before that. Helm uses this label.
 pub const MANAGED_BEFORE: &str = "holdfast.dev/managed-by-before";
 
-/// Whether `PodUnavailableBudgets` are ours to keep. The definition is looked at, and not changed.
+/// Returns true if Holdfast serves `PodUnavailableBudgets`. It reads the definition and does not change it.
 pub async fn is_to_be_served(
     client: &ApiClient,
     install: bool,
@@ -48,7 +48,7 @@ pub async fn is_to_be_served(
             !is_ours(&found)
         }
         StatusCode::NOT_FOUND if install => false,
-        // Not installed, or an installation of a version that knew nothing of them.
+        // PodUnavailableBudgets are not installed, or an older version is installed.
         StatusCode::NOT_FOUND | StatusCode::FORBIDDEN if !install => {
             tracing::info!(%object, "absent: PodUnavailableBudgets are not served");
             return Ok(false);
@@ -66,7 +66,7 @@ pub async fn is_to_be_served(
     Ok(serves)
 }
 
-/// The bundle is in base64; `now` is the definition as it stands.
+/// Returns the definition. The bundle is in base64. `now` is the present definition.
 pub fn crd(url: &str, bundle: &Value, now: &Value) -> Value {
     let mut crd = holdfast_api::unavailable::crd::with_conversion(client(url, bundle));
     crd["metadata"]["labels"][MANAGED_BY] = json!(NAME);
@@ -79,7 +79,7 @@ pub fn crd(url: &str, bundle: &Value, now: &Value) -> Value {
     crd
 }
 
-/// The configuration of both webhooks. Where no budget is, the one on pods is not even there.
+/// Returns the configuration of both webhooks. Without budgets it leaves out the webhook on pods.
 pub fn guard(evict: &str, bundle: &Value, namespaces: &BTreeSet<String>) -> Value {
     let mut webhooks = vec![json!({
         "name": "podunavailablebudgets.holdfast.dev",
@@ -125,7 +125,7 @@ fn pods(evict: &str, bundle: &Value, namespaces: &BTreeSet<String>) -> Value {
         "rules": [
             rule("pods", &["DELETE", "UPDATE"]),
             rule("pods/resize", &["UPDATE"]),
-            // The probe: evictions themselves are decided elsewhere.
+            // For the probe. Evictions are decided by another webhook.
             rule("pods/eviction", &["CREATE"]),
         ],
         "namespaceSelector": {"matchExpressions": [{
@@ -138,7 +138,7 @@ fn pods(evict: &str, bundle: &Value, namespaces: &BTreeSet<String>) -> Value {
             condition("disruptive", MAY_DISRUPT),
             condition("probe", &format!("request.operation != 'CREATE' || {}", PROBE.condition())),
         ],
-        // As for evictions: an allow that nobody recorded breaks the budget.
+        // As for evictions: an allow without a record would break the budget.
         "failurePolicy": "Fail",
         "sideEffects": "NoneOnDryRun",
         "timeoutSeconds": TIMEOUT_SECONDS,
@@ -147,23 +147,23 @@ fn pods(evict: &str, bundle: &Value, namespaces: &BTreeSet<String>) -> Value {
     })
 }
 
-/// The kubelet's last delete of a pod, above all. To create is what is done to an eviction.
+/// Leaves out the kubelet's last delete of a pod. CREATE is the operation of an eviction.
 const IS_NOT_ENDED: &str = "request.operation == 'CREATE' || \
     !(has(oldObject.metadata.deletionTimestamp) || (has(oldObject.status) && \
     has(oldObject.status.phase) && oldObject.status.phase in ['Succeeded', 'Failed']))";
 
-/// An update of the spec, or one that says that the pod is unavailable from now on.
+/// An update of the spec, or one that adds an unavailable label.
 const MAY_DISRUPT: &str = "request.operation != 'UPDATE' || object.spec != oldObject.spec || \
     (has(object.metadata.labels) && object.metadata.labels.exists(key, \
     key.startsWith('unavailable-pod.kruise.io/') && \
     !(has(oldObject.metadata.labels) && key in oldObject.metadata.labels)))";
 
-/// The namespaces in which the configuration has pods asked about.
+/// Returns the namespaces for which the configuration covers pods.
 pub fn guarded(configuration: &Value) -> BTreeSet<String> {
     selected(configuration, PODS_WEBHOOK)
 }
 
-/// Neither we nor the control plane may depend on ourselves.
+/// Returns false for the namespaces of Holdfast and of the control plane, which must not depend on Holdfast.
 pub fn is_guardable(namespace: &str) -> bool {
     !EXCLUDED_NAMESPACES.contains(&namespace)
 }

@@ -1,4 +1,4 @@
-//! Taking back what was installed. Safe to repeat.
+//! Removes the installed objects. It can be repeated.
 
 use std::cell::RefCell;
 
@@ -25,23 +25,23 @@ use holdfast_api::{budget, unavailable};
 #[derive(Clone, Debug, Default)]
 pub struct UninstallOptions {
     pub cluster: ClusterOptions,
-    /// Also delete the CRDs if there are budgets, and with them every one of those.
+    /// Also delete the CRDs if there are budgets. This deletes all of these budgets.
     pub delete_budgets: bool,
-    /// Go on although budgets lose what they protect.
+    /// Continue even if budgets lose their protection.
     pub allow_loss: bool,
 }
 
 impl UninstallOptions {
-    /// Whether somebody has said that these may be.
+    /// Returns true if the user has accepted these losses.
     pub fn allow(&self, losses: &[Loss]) -> bool {
         self.allow_loss || losses.iter().all(Loss::is_asked_for)
     }
 }
 
-/// What became of one object.
+/// The result for one object.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Removal {
-    /// Before anything changes.
+    /// A budget loses its protection. Reported before anything changes.
     Loses(Loss),
     Removed(String),
     NotThere(String),
@@ -49,11 +49,12 @@ pub enum Removal {
         object: String,
         why: String,
     },
-    /// Not about an object: a step that takes a while.
+    /// A step that takes some time.
     Progress(String),
 }
 
-/// The webhooks first: from then on nothing depends on us. The CRDs, if at all, and [`LAST`] come after.
+/// The webhooks come first: after that nothing depends on Holdfast. The CRDs, if they are deleted, and
+/// [`LAST`] come after these.
 const ORDER: [Installed; 14] = [
     Installed::Webhook,
     Installed::Guard,
@@ -71,19 +72,19 @@ const ORDER: [Installed; 14] = [
     Installed::ViewRole,
 ];
 
-/// Whoever installs next begins with the namespace, and waits until it is gone. One that the installer has not
-/// made is kept: it lacks the label.
+/// The next installation begins with the namespace, and waits until it is gone. A namespace that the
+/// installer has not created lacks the label and is kept.
 const LAST: [Installed; 2] = [Installed::Lease, Installed::Namespace];
 
 const COUNTS_MAX: usize = 5;
 
-/// What the same options would take from budgets; nothing is changed.
+/// Returns the losses that an uninstallation with the same options would cause. It changes nothing.
 pub async fn losses(options: &UninstallOptions) -> Result<Vec<Loss>, Error> {
     let (client, _) = connect(&options.cluster).await?;
     loss::find(&client, options.delete_budgets).await
 }
 
-/// Calls `tell` for each object as it goes, so that a failure half way shows what is left.
+/// Calls `tell` for each object when it is done, so that an interrupted run shows what is left.
 pub async fn uninstall(
     options: &UninstallOptions,
     tell: impl FnMut(&Removal),
@@ -100,7 +101,7 @@ async fn uninstall_from(
     let tell = RefCell::new(tell);
     let mut telling = |removal: &Removal| tell.borrow_mut()(removal);
     loop {
-        // An installation begins with the namespace: without one there is none to wait for.
+        // An installation begins with the namespace. Without a namespace, no installation is in progress.
         if found(client, Installed::Namespace).await?.is_some() {
             let waiting = |why: &str| tell.borrow_mut()(&Removal::Progress(why.to_owned()));
             let work = async |_: &Turn| {
@@ -122,12 +123,12 @@ async fn uninstall_from(
     }
 }
 
-/// The namespace in which it is our turn, by its uid. None: there is none, and as soon as there is one somebody
-/// installs.
+/// The namespace of the Lease, by its uid. None: there is no namespace, and a new one would belong to a new
+/// installation.
 struct Place(Option<Value>);
 
 impl Place {
-    /// What somebody has installed meanwhile is theirs.
+    /// Removes an object, unless a new installation has begun.
     async fn remove(
         &self,
         client: &ApiClient,
@@ -143,7 +144,7 @@ impl Place {
     }
 }
 
-/// Where the namespace is kept the Lease does not go with it. If somebody else has it by now, it is theirs.
+/// Deletes the Lease, for a namespace that is kept. It does not delete the Lease if another process holds it.
 async fn drop_turn(client: &ApiClient) -> Result<(), Error> {
     let kind = Installed::TurnLease;
     let Some(lease) = read(client, kind).await? else { return Ok(()) };
@@ -179,7 +180,7 @@ async fn take_back(
     if native {
         give_back::mark_copies(client).await?;
     }
-    // Counted first, while we still have the right to.
+    // Count the budgets first, while there is a right to count them.
     let count = if native { Some(0) } else { count(client, &budget_resource()).await };
     let unavailable = stop_conversion(client).await?;
     let unavailable_count = match unavailable {
@@ -190,7 +191,7 @@ async fn take_back(
     for kind in ORDER {
         tell(&place.remove(client, kind, String::new()).await?);
         if gangs && kind == Installed::Placing {
-            // Before anything can fail for want of rights: they must not be held for ever.
+            // Release the pods before anything can fail for lack of rights: they must not wait for ever.
             release_gangs(client, tell).await?;
         }
         if native && kind == Installed::Webhook {
@@ -199,16 +200,16 @@ async fn take_back(
         }
     }
     if gangs {
-        // And now that nobody has the right to hold them again.
+        // Release them again: now no instance has the right to add gates.
         release_gangs(client, tell).await?;
     }
-    // Nor to convert: an instance that started meanwhile may have begun to.
+    // An instance that started in between may have set up conversion.
     let unavailable = match stop_conversion(client).await? {
         Definition::NotOurs => unavailable,
         again => again,
     };
     let delete = options.delete_budgets;
-    // Without budgets there is nothing that deleting it could lose.
+    // Without budgets the deletion loses nothing.
     let is_free = delete || count == Some(0);
     tell(&remove_crd(client, place, Installed::Crd, &budgets(count), is_free).await?);
     let kind = Installed::UnavailableCrd;
@@ -217,18 +218,18 @@ async fn take_back(
             let is_free = delete || unavailable_count == Some(0);
             remove_crd(client, place, kind, &budgets(unavailable_count), is_free).await?
         }
-        // Nobody asked us to delete what others have made.
+        // The user did not ask to delete the objects of another program.
         Definition::GivenBack => {
             let why = "it was there before Holdfast".to_owned();
             Removal::Kept { object: kind.title(), why }
         }
-        // Says that it is not ours, or not there.
+        // This reports that the definition is not Holdfast's, or that it does not exist.
         Definition::NotOurs => place.remove(client, kind, String::new()).await?,
     });
     for (kind, plural) in
         [(Installed::PodGroupCrd, "podgroups"), (Installed::WorkloadCrd, "workloads")]
     {
-        // Those that we made are nobody's loss.
+        // Groups that Holdfast created do not count.
         let others = format!("{}?labelSelector={MANAGED_BY}%21%3D{NAME}&", own(plural).path());
         let count = match found(client, kind).await? {
             Some(_) => count_patiently(client, &others).await,
@@ -253,7 +254,7 @@ fn budgets(count: Option<usize>) -> String {
     }
 }
 
-/// Says what was held, if anything was.
+/// Releases pods and groups, and reports how many there were.
 async fn release_gangs(client: &ApiClient, tell: &mut impl FnMut(&Removal)) -> Result<(), Error> {
     let (pods, groups) = release(client).await?;
     if pods + groups > 0 {
@@ -284,16 +285,16 @@ async fn remove_crd(
     })
 }
 
-/// Of `PodUnavailableBudgets`.
+/// The definition of `PodUnavailableBudgets`.
 enum Definition {
     Ours,
-    /// It was taken over, and is whoever's it was before.
+    /// Holdfast had taken it over. It now belongs to its previous owner again.
     GivenBack,
     NotOurs,
 }
 
-/// Nobody converts when we are gone. Budgets are then the same in both versions, but for what one of them
-/// keeps in annotations.
+/// Turns conversion off, because no instance will run. Budgets then have the same fields in both versions,
+/// except those that one version has in annotations.
 async fn stop_conversion(client: &ApiClient) -> Result<Definition, Error> {
     let kind = Installed::UnavailableCrd;
     let failed = |reason| refused(kind, "change", reason);
@@ -316,7 +317,7 @@ async fn stop_conversion(client: &ApiClient) -> Result<Definition, Error> {
     let answer = client.patch(&kind.path(), MERGE_PATCH, &patch).await;
     let answer = answer.map_err(|NoAnswer(why)| failed(why))?;
     if answer.code == StatusCode::NOT_FOUND {
-        // It was on its way out.
+        // The definition was terminating.
         return Ok(Definition::NotOurs);
     }
     if !answer.code.is_success() {
@@ -332,13 +333,13 @@ pub(super) async fn remove(
 ) -> Result<Removal, Error> {
     let title = kind.title();
     let Some(object) = found(client, kind).await? else { return Ok(Removal::NotThere(title)) };
-    // The CRD's name is in our own domain; others could have chosen "holdfast" before us.
+    // Only Holdfast uses the domain of its CRD. Other objects named "holdfast" may be of another program.
     if !kind.is_in_our_domain() && !is_ours(&object) {
         let why = format!("not ours: it lacks the label {PART_OF}={NAME}");
         return Ok(Removal::Kept { object: title, why });
     }
     let failed = |reason| Error::Refused { action: format!("delete {title}"), reason };
-    // Another of that name may have been made since.
+    // Another object of that name may have been created since.
     let answer = client.delete_only(&kind.path(), json!({"uid": uid(&object)})).await;
     let answer = answer.map_err(|NoAnswer(why)| failed(why))?;
     match answer.code {
@@ -352,9 +353,9 @@ fn uid(object: &Value) -> &Value {
     &object["metadata"]["uid"]
 }
 
-/// None: there is no such object.
+/// Returns None if there is no such object.
 async fn found(client: &ApiClient, kind: Installed) -> Result<Option<Value>, Error> {
-    // A namespace takes seconds to go; an earlier run has seen to it.
+    // A namespace takes seconds to terminate. An earlier run has deleted it.
     let is_going = |object: &Value| {
         kind == Installed::Namespace && !object["metadata"]["deletionTimestamp"].is_null()
     };
@@ -377,13 +378,13 @@ fn budget_resource() -> Resource {
     Resource::fixed(budget::GROUP, budget::VERSION, budget::PLURAL)
 }
 
-/// API servers may go on asking us for conversion for a moment.
+/// Counts the budgets. API servers may still ask for conversion for a short time.
 async fn count_unavailable(client: &ApiClient) -> Option<usize> {
     let resource = Resource::fixed(unavailable::GROUP, unavailable::VERSION, unavailable::PLURAL);
     count_patiently(client, &format!("{}?", resource.path())).await
 }
 
-/// Of kinds that were defined, or whose conversion was changed, a moment ago.
+/// Counts objects of kinds whose definition or conversion has just changed.
 async fn count_patiently(client: &ApiClient, path: &str) -> Option<usize> {
     let mut backoff = Backoff::new();
     for _ in 1..COUNTS_MAX {
@@ -399,7 +400,7 @@ async fn count(client: &ApiClient, resource: &Resource) -> Option<usize> {
     count_at(client, &format!("{}?", resource.path())).await
 }
 
-/// None: the right to count them may have gone with an earlier run.
+/// Returns None if the count fails. An earlier run may have removed the right to count.
 async fn count_at(client: &ApiClient, path: &str) -> Option<usize> {
     #[derive(Deserialize)]
     struct List {
@@ -428,7 +429,7 @@ mod tests {
     use super::*;
     use crate::connect::Identity;
 
-    /// What is there whole, or not at all.
+    /// Objects that exist together or not at all.
     const PARTS: [Installed; 5] = [
         Installed::Webhook,
         Installed::FlowSchema,
@@ -444,7 +445,7 @@ mod tests {
     async fn install(client: &ApiClient) -> Result<(), Error> {
         let identity = Identity::User("holdfast".to_owned());
         base(false).apply(client, &identity, ("127.0.0.1", 9443)).await?;
-        // To sync.
+        // Wait until the caches are complete.
         tokio::time::sleep(Duration::from_millis(300)).await;
         registration(client.clone(), Intercept::Outside).install().await
     }
@@ -452,7 +453,7 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn whoever_comes_first_there_is_all_or_nothing() {
         let (mut whole, mut nothing) = (0, 0);
-        // One, or two at once. A namespace that somebody else has made stays.
+        // With one or two processes at once. A namespace of another program stays.
         for (labels, two) in [(labels(), false), (labels(), true), (Value::Null, false)] {
             for pause in (1000..5000).step_by(250).map(Duration::from_millis) {
                 let fake = Fake::new();
@@ -495,7 +496,7 @@ mod tests {
         fake.before(&format!("DELETE {}", Installed::Webhook.path()), joined);
         let options = UninstallOptions { allow_loss: true, ..UninstallOptions::default() };
         uninstall_from(&admin, &options, |_| {}).await.unwrap();
-        // There may be budgets of it, which could not be counted.
+        // There may be budgets of this kind, which could not be counted.
         assert_eq!(
             fake.lock().get(&definition)["spec"],
             json!({"conversion": {"strategy": "None"}})
@@ -508,7 +509,7 @@ mod tests {
             [(Installed::Placing, Installed::FlowSchema), (Installed::ViewRole, Installed::Crd)]
         {
             let fake = Fake::new();
-            // What an earlier run has left.
+            // The remains of an earlier run.
             for kind in [Installed::FlowSchema, Installed::Crd] {
                 fake.lock().put(&kind.path(), json!({"metadata": {"labels": labels()}}));
             }

@@ -1,4 +1,4 @@
-//! A certificate that somebody else looks after, such as cert-manager.
+//! A certificate in files that other software renews, such as cert-manager.
 
 use std::path::{Path, PathBuf};
 
@@ -11,14 +11,15 @@ use crate::error::Error;
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Files {
-    /// PEM, the leaf first.
+    /// The certificates in PEM, the leaf first.
     pub certificate: PathBuf,
     pub key: PathBuf,
-    /// For every `caBundle`. None: somebody else writes those.
+    /// The CA for every `caBundle`. None: other software writes the bundles.
     pub ca: Option<PathBuf>,
 }
 
-/// What is in them. Compared as it is: a mounted Secret changes by links, whose times say nothing.
+/// The content of the files. It is compared directly, because a mounted Secret changes by links, whose times
+/// do not change.
 #[derive(Clone, PartialEq, Eq)]
 pub(super) struct Contents {
     certificate: String,
@@ -38,7 +39,7 @@ impl Files {
         })
     }
 
-    /// Fails while the files do not go together, as they may not while they are being written.
+    /// Fails while the files do not match, for example while they are being written.
     pub(super) fn parse(&self, contents: &Contents) -> Result<Certificate, Error> {
         let unusable = |path: &Path, reason: String| {
             Error::Certificate(format!("{}: {reason}", path.display()))

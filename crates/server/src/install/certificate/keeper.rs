@@ -1,4 +1,4 @@
-//! Looks after the certificate: carries out what `rotation` says.
+//! Renews the certificate: executes the steps of `rotation`.
 
 use std::sync::Arc;
 
@@ -16,7 +16,7 @@ use crate::api_client::ApiClient;
 use crate::error::Error;
 use crate::metrics::Metrics;
 
-/// An object with a `caBundle` that API servers know us by.
+/// An object with a `caBundle` by which API servers verify this instance.
 #[derive(Debug)]
 pub enum Bearer {
     Entry(Registration),
@@ -27,18 +27,18 @@ pub struct Keeper {
     options: CertificateOptions,
     hosts: Vec<String>,
     current: Certificate,
-    /// Announced, and not served yet.
+    /// The next certificate, which is announced but not served yet.
     next: Option<Certificate>,
-    /// Of the one that was served before, until it is taken out of the bundles.
+    /// The CA of the certificate that was served before, until it is removed from the bundles.
     previous_ca: String,
     rotation: Rotation,
     served: Arc<Served>,
     trusted: watch::Sender<Trusted>,
-    /// Of the files, as last taken in.
+    /// The content of the files when they were last read.
     contents: Option<Contents>,
-    /// What was read from the files, and not announced yet.
+    /// The certificate from the files, if it is not announced yet.
     read: Option<Certificate>,
-    /// What goes wrong, so that it is said once.
+    /// The current problem, to log it only once.
     trouble: Option<String>,
     started: Instant,
 }
@@ -71,17 +71,17 @@ impl Keeper {
         })
     }
 
-    /// What new connections are shown, now and later.
+    /// Returns the handle to the certificate that new connections get.
     pub fn served(&self) -> Arc<Served> {
         self.served.clone()
     }
 
-    /// What API servers are to know us by, now and later.
+    /// Returns a channel with the CAs that API servers must trust.
     pub fn trusted(&self) -> watch::Receiver<Trusted> {
         self.trusted.subscribe()
     }
 
-    /// For ever.
+    /// Renews the certificate until the task is aborted.
     pub async fn keep(mut self, bearers: Vec<Bearer>, metrics: Metrics) {
         loop {
             metrics.certificate_until(self.current.validity.until.as_second());
@@ -117,16 +117,17 @@ impl Keeper {
             Step::Look => self.look(bearers).await,
             Step::Retire => {
                 let previous = std::mem::take(&mut self.previous_ca);
-                // One of files is not ours alone: others may still serve by it. It goes when it ends.
+                // Other instances may still serve a certificate from files. Its CA stays in the bundles until
+                // it expires.
                 let own = matches!(self.options, CertificateOptions::Own { .. });
                 self.trust([&self.current.ca, ""], if own { &previous } else { "" });
-                // Best now; whoever looks after the bundles does it as well.
+                // Publish at once. The registration task would do it later.
                 publish(bearers).await.map(drop)
             }
         }
     }
 
-    /// Serves the next one, if it may be.
+    /// Serves the next certificate if its CA has been published long enough.
     async fn look(&mut self, bearers: &[Bearer]) -> Result<(), String> {
         let everywhere = publish(bearers).await;
         if self.rotation.looked(self.now(), everywhere == Ok(true))
@@ -159,7 +160,7 @@ impl Keeper {
     }
 }
 
-/// Whether every bundle was found to be as it should. Those that are not are changed.
+/// Changes every bundle that lacks the CA. Returns true if no bundle lacked it.
 async fn publish(bearers: &[Bearer]) -> Result<bool, String> {
     let mut everywhere = true;
     for bearer in bearers {
@@ -171,7 +172,7 @@ async fn publish(bearers: &[Bearer]) -> Result<bool, String> {
 impl Bearer {
     async fn publish(&self) -> Result<bool, String> {
         match self {
-            // Whoever is not called there need not be known there.
+            // If there is no registration, no API server calls this instance through it.
             Self::Entry(registration) => {
                 registration.check(|_| {}).await.map(|state| state != State::Readded)
             }
@@ -196,7 +197,7 @@ mod tests {
 
     const LIFETIME: Duration = Duration::from_hours(1);
 
-    /// A directory of this test's own, removed at its end.
+    /// A directory for this test, removed at its end.
     struct Dir(std::path::PathBuf);
 
     impl Drop for Dir {
@@ -209,7 +210,7 @@ mod tests {
         std::fs::write(dir.join(name), text).unwrap();
     }
 
-    /// Certificate and key, self-signed.
+    /// Returns a self-signed certificate and its key.
     fn pair() -> (String, String) {
         let key = rcgen::KeyPair::generate().unwrap();
         let params = rcgen::CertificateParams::new(vec!["localhost".to_owned()]).unwrap();
@@ -240,7 +241,7 @@ mod tests {
         let task = tokio::spawn(keeper.keep(Vec::new(), metrics.clone()));
         let pass = || tokio::time::sleep(Duration::from_mins(2));
 
-        // Half written: the key is not that of the certificate.
+        // A half-written state: the key does not belong to the certificate.
         write(&dir.0, "crt", &two);
         write(&dir.0, "ca", &two);
         pass().await;
@@ -250,7 +251,7 @@ mod tests {
         write(&dir.0, "key", &two_key);
         pass().await;
         assert_ne!(leaf(&served), first);
-        // Another instance may not have seen it yet.
+        // Another instance may not have read it yet.
         assert_eq!(trusted.borrow().cas, two);
         assert_eq!(trusted.borrow().retired, "");
         assert!(metrics.render().contains("holdfast_certificate_expiry_timestamp_seconds "));
@@ -263,7 +264,7 @@ mod tests {
         let mut keeper = Keeper::new(options, Vec::new()).await.unwrap();
         let (served, trusted) = (keeper.served(), keeper.trusted());
         let (first, old) = (leaf(&served), trusted.borrow().cas.clone());
-        // As after a night asleep: nothing of its time is left.
+        // As after a long sleep of the machine: the certificate has expired.
         let long_ago = Timestamp::now() - jiff::SignedDuration::from_hours(48);
         let past = Certificate::make(&[], long_ago, LIFETIME).unwrap();
         keeper.rotation = Rotation::new(past.validity, Some(LIFETIME));

@@ -1,7 +1,7 @@
-//! When certificates follow one another. No IO, and no clock of its own.
+//! Computes when a certificate replaces another. It has no IO and no clock.
 //!
 //! ```text
-//!   settled --due--> announcing --seen everywhere for a while--> served --nobody is at it--> settled
+//!   settled --due--> announcing --seen everywhere for a while--> served --no handshake uses the old one--> settled
 //!                    both CAs in every bundle                    both CAs                    the new one
 //! ```
 
@@ -11,19 +11,18 @@ use jiff::Timestamp;
 use rustls::pki_types::CertificateDer;
 use x509_parser::parse_x509_certificate;
 
-/// For API servers to take note of another CA. They watch.
+/// The time for API servers to read a new CA. They watch the objects.
 const NOTICE_MIN: Duration = Duration::from_secs(1);
 const NOTICE_MAX: Duration = Duration::from_secs(30);
 
-/// For handshakes that are under way when another certificate is served.
+/// The time for handshakes in progress when the served certificate changes.
 const LINGER_MAX: Duration = Duration::from_secs(10);
 
-/// How often to look at the clock on the wall: it may have been put forward or back, or the machine
-/// have slept.
+/// How often to check the wall clock: it may be set, or the machine may sleep.
 const LOOK_MAX: Duration = Duration::from_secs(10);
 const LOOK_MIN: Duration = Duration::from_millis(200);
 
-/// By the clock on the wall.
+/// The validity of a certificate, in wall-clock time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Validity {
     pub from: Timestamp,
@@ -53,25 +52,26 @@ impl Validity {
 #[derive(Clone, Copy, Debug)]
 pub struct Now {
     pub wall: Timestamp,
-    /// Goes on evenly, whatever is done to the clock on the wall.
+    /// A clock that runs evenly, whatever happens to the wall clock.
     pub uptime: Duration,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Step {
     Wait,
-    /// Have another certificate, and call [`Rotation::announce`].
+    /// Create the next certificate, and call [`Rotation::announce`].
     Renew,
-    /// See that its CA is in every bundle, and tell [`Rotation::looked`].
+    /// Check that its CA is in every bundle, and call [`Rotation::looked`].
     Look,
-    /// Take the CA of the one before out of the bundles.
+    /// Remove the CA of the previous certificate from the bundles.
     Retire,
 }
 
 #[derive(Debug)]
 pub struct Rotation {
     served: Validity,
-    /// Of ours: renewed when half of it is over. None: whoever writes the files knows when.
+    /// The lifetime of own certificates, which are renewed after half of it. None for certificates from
+    /// files.
     lifetime: Option<Duration>,
     stage: Stage,
 }
@@ -81,7 +81,7 @@ enum Stage {
     Settled,
     Announcing {
         next: Validity,
-        /// Since when its CA is seen in every bundle.
+        /// Since when the CA is seen in every bundle.
         since: Option<Duration>,
     },
     Served {
@@ -94,12 +94,12 @@ impl Rotation {
         Self { served, lifetime, stage: Stage::Settled }
     }
 
-    /// `changed`: somebody else has renewed it.
+    /// `changed` is true if the files have a new certificate.
     pub fn step(&mut self, now: Now, changed: bool) -> Step {
         match self.stage {
             Stage::Settled if changed || self.is_due(self.served, now.wall) => Step::Renew,
             Stage::Settled => Step::Wait,
-            // The clock was put by so much that this one does not hold either.
+            // The clock was set so far that the announced certificate is not valid either.
             Stage::Announcing { next, .. } if changed || self.is_due(next, now.wall) => Step::Renew,
             Stage::Announcing { .. } => Step::Look,
             Stage::Served { at } if now.uptime.saturating_sub(at) < self.linger() => Step::Wait,
@@ -114,7 +114,7 @@ impl Rotation {
         self.stage = Stage::Announcing { next, since: None };
     }
 
-    /// Whether the other certificate is to be served from now on.
+    /// Returns true if the next certificate is to be served from now on.
     pub fn looked(&mut self, now: Now, everywhere: bool) -> bool {
         let holds = self.served.holds(now.wall);
         let notice = if holds { self.notice() } else { NOTICE_MIN };
@@ -126,7 +126,7 @@ impl Rotation {
             }
         } else {
             *since = None;
-            // Nobody takes the old one any more, so there is nothing to lose.
+            // No API server accepts the old certificate any more, so serve the new one at once.
             if holds {
                 return false;
             }
@@ -136,7 +136,7 @@ impl Rotation {
         true
     }
 
-    /// Until the next step.
+    /// Returns the time until the next step.
     pub fn pause(&self) -> Duration {
         let often = (self.length() / 20).clamp(LOOK_MIN, LOOK_MAX);
         match self.stage {
@@ -208,7 +208,8 @@ mod tests {
 
     #[test]
     fn a_clock_that_jumps_is_followed() {
-        // It slept for a week: what is served is worth nothing, and the other is served as soon as it is known.
+        // The machine slept for a week: the served certificate has expired. The next one is served as soon as
+        // it is announced.
         let week = 7 * 24 * 3600;
         let mut rotation = rotation();
         assert_eq!(rotation.step(at(week, 10), false), Step::Renew);
@@ -217,10 +218,10 @@ mod tests {
         assert!(rotation.looked(at(week, 11), true));
         assert_eq!(rotation.step(at(week, 21), false), Step::Retire);
 
-        // Put back, so that it does not hold yet.
+        // The clock was set back, so the certificate is not valid yet.
         assert_eq!(rotation.step(at(0, 30), false), Step::Renew);
         rotation.announce(made(at(0, 30)));
-        // And forward again, before that one is served.
+        // The clock was set forward again before that certificate was served.
         assert_eq!(rotation.step(at(week, 31), false), Step::Renew);
         rotation.announce(made(at(week, 31)));
         assert_eq!(rotation.step(at(week, 32), false), Step::Look);

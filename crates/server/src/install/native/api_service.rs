@@ -1,4 +1,4 @@
-//! The `APIService` `v1.policy`: who serves `policy/v1`.
+//! The `APIService` `v1.policy`, which decides which server serves `policy/v1`.
 
 use std::time::Duration;
 
@@ -19,31 +19,30 @@ const PATH: &str = "/apis/apiregistration.k8s.io/v1/apiservices/v1.policy";
 const ALL: &str = "/apis/apiregistration.k8s.io/v1/apiservices";
 const BUDGETS: &str = "/apis/policy/v1/poddisruptionbudgets?limit=1";
 
-/// kube-apiserver looks after an `APIService` that carries it, and not after one that does not.
+/// kube-apiserver manages an `APIService` that has this label.
 const AUTOMANAGED: &str = "kube-aggregator.kubernetes.io/automanaged";
 
-/// When we took over, which is when open watches began to miss what happens.
+/// The time of the takeover. From then on, open watches miss changes.
 const TAKEN_OVER: &str = "holdfast.dev/taken-over";
 
-/// Another writer may come between our read and our write.
+/// Another writer may write between the read and the write.
 const TRIES: usize = 20;
 
-/// For API servers to take note. They watch; the check of availability is what takes time.
+/// The time for API servers to notice the change. They watch, but the check of availability takes time.
 const EFFECT: Duration = Duration::from_mins(1);
 
-/// Answers in a row that have to be of the wanted kind: they come from any of the API servers behind
-/// one address.
+/// The number of correct answers in a row that prove a change. Answers may come from any of the API servers
+/// behind one address.
 const IN_A_ROW: usize = 5;
 
-/// Where we are, for the `APIService`.
+/// Holdfast's address for the `APIService`.
 #[derive(Clone, Debug)]
 pub struct Place {
     pub port: u16,
     pub trusted: watch::Receiver<Trusted>,
 }
 
-/// The `APIService` as it stands; null if it is missing, which is how an uninstallation leaves it that
-/// was interrupted at a certain moment.
+/// The present `APIService`. Null if it is missing, which is possible after an interrupted uninstallation.
 #[derive(Clone, Debug)]
 pub struct Standing {
     object: Value,
@@ -66,7 +65,7 @@ impl Standing {
         self.object.is_null()
     }
 
-    /// When it was made, on the clock of the API server. Giving back makes it anew.
+    /// Returns when it was created, by the clock of the API server. Giving back `policy/v1` creates it again.
     pub fn made(&self) -> Option<Timestamp> {
         self.object["metadata"]["creationTimestamp"].as_str()?.parse().ok()
     }
@@ -75,7 +74,7 @@ impl Standing {
         is_ours(&self.object)
     }
 
-    /// Somebody else's aggregated server, by name.
+    /// Returns the name of another aggregated server, if there is one.
     pub fn foreign(&self) -> Option<String> {
         let service = &self.object["spec"]["service"];
         let text = |key: &str| service[key].as_str().unwrap_or_default();
@@ -89,7 +88,7 @@ impl Standing {
     }
 }
 
-/// From now on the API servers ask us.
+/// Makes the API servers send `policy/v1` to Holdfast.
 pub async fn take_over(client: &ApiClient, place: &Place) -> Result<(), Error> {
     let (changed, _) = edit(client, |object| enter(object, place)).await?;
     if changed {
@@ -98,7 +97,8 @@ pub async fn take_over(client: &ApiClient, place: &Place) -> Result<(), Error> {
     Ok(())
 }
 
-/// Whether it is ours, with our certificate in it then. One that was given back since we last looked stays so.
+/// Keeps Holdfast's certificate in the `APIService`. Returns true if it points at Holdfast. It does not
+/// change one that was given back.
 pub async fn keep(client: &ApiClient, place: &Place) -> Result<bool, Error> {
     let (_, object) = edit(client, |object| stay(object, place)).await?;
     Ok(is_ours(&object))
@@ -108,7 +108,7 @@ fn stay(object: &mut Value, place: &Place) -> Result<bool, String> {
     if is_ours(object) { enter(object, place) } else { Ok(false) }
 }
 
-/// Beside other instances, if they are there. Whether anything changed.
+/// Adds this instance beside the others. Returns true if anything changed.
 fn enter(object: &mut Value, place: &Place) -> Result<bool, String> {
     let held = decoded(&object["spec"]["caBundle"])?;
     let service = json!({"namespace": SYSTEM_NAMESPACE, "name": NAME, "port": place.port});
@@ -130,7 +130,7 @@ fn enter(object: &mut Value, place: &Place) -> Result<bool, String> {
     Ok(true)
 }
 
-/// To us again, as it was before it was given back.
+/// Points the `APIService` at Holdfast again, as before it was given back.
 pub async fn restore(client: &ApiClient, before: &Standing) -> Result<(), Error> {
     edit(client, |object| {
         for field in ["service", "caBundle"] {
@@ -144,8 +144,8 @@ pub async fn restore(client: &ApiClient, before: &Standing) -> Result<(), Error>
     await_served(client, true).await
 }
 
-/// Back to kube-apiserver. Deleted and made anew: an `APIService` that only loses its service leaves a
-/// stale entry in kube-apiserver's discovery until that restarts.
+/// Gives `policy/v1` back to kube-apiserver. It deletes and recreates the `APIService`: without its service
+/// alone, it leaves a stale entry in kube-apiserver's discovery until a restart.
 pub async fn give_back(client: &ApiClient) -> Result<(), Error> {
     let answer = client.delete(PATH).await.map_err(|NoAnswer(why)| failed("delete", why))?;
     if !answer.code.is_success() && answer.code != StatusCode::NOT_FOUND {
@@ -153,14 +153,14 @@ pub async fn give_back(client: &ApiClient) -> Result<(), Error> {
     }
     let answer =
         client.post(ALL, &built_in()).await.map_err(|NoAnswer(why)| failed("create", why))?;
-    // kube-apiserver may have been restarted in between and have made it itself.
+    // kube-apiserver may have restarted in between and may have created it.
     if answer.code.is_success() || answer.code == StatusCode::CONFLICT {
         return Ok(());
     }
     Err(failed("create", answer.message()))
 }
 
-/// As kube-apiserver makes it.
+/// Returns the `APIService` as kube-apiserver creates it.
 fn built_in() -> Value {
     json!({
         "apiVersion": "apiregistration.k8s.io/v1",
@@ -170,7 +170,7 @@ fn built_in() -> Value {
     })
 }
 
-/// Waits until budgets are served by us, or by kube-apiserver itself, whichever of its servers is asked.
+/// Waits until every API server serves budgets by Holdfast, or by itself.
 pub async fn await_served(client: &ApiClient, by_us: bool) -> Result<(), Error> {
     let deadline = tokio::time::Instant::now() + EFFECT;
     let mut backoff = Backoff::new();
@@ -208,7 +208,7 @@ pub async fn served_by_us(client: &ApiClient) -> Result<bool, String> {
     Ok(response.headers().contains_key(SERVED_BY))
 }
 
-/// Changes it, unless `change` finds nothing to change, and says whether it did and how it is now.
+/// Changes the object if `change` finds a difference. Returns whether it did, and the present object.
 async fn edit(
     client: &ApiClient,
     change: impl Fn(&mut Value) -> Result<bool, String>,

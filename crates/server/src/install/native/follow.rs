@@ -1,7 +1,8 @@
-//! Our copies follow the built-in budgets until `policy/v1` is ours, and a moment beyond.
+//! Keeps Holdfast's copies equal to the built-in budgets until `policy/v1` is Holdfast's, and shortly after
+//! that.
 //!
-//! A watch that is open when the `APIService` changes hands stays on the old storage. So this one sees the
-//! writes that API servers took in just before they noticed.
+//! A watch that is open when the `APIService` changes still shows the old storage. So this watch sees the
+//! writes that API servers accepted just before they noticed the change.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -15,15 +16,15 @@ use super::import::{self, Budgets, Changes, Key, Step, Storage};
 use crate::api_client::{ApiClient, NoAnswer};
 use crate::error::Error;
 
-/// After this a watch that says nothing is opened anew, as long as the storage is not ours yet.
+/// A watch is opened again after this time, while the storage is not Holdfast's.
 const WATCH_SECONDS: u64 = 300;
 
-/// Others write the status too.
+/// Other clients write the status too.
 const TRIES: usize = 10;
 
 pub struct Follower {
     client: ApiClient,
-    /// As they were copied last: a copy that differs was changed by somebody else.
+    /// The copies as they were last written. If a copy differs, another client has changed it.
     copied: Budgets,
     version: String,
 }
@@ -36,8 +37,7 @@ impl Follower {
         Ok((follower, changes))
     }
 
-    /// Runs until `stop`, or until nobody is left to say so: not in the middle of a copy, so that none is left half
-    /// made.
+    /// Runs until `stop`, or until its sender is dropped. It never stops in the middle of a copy.
     pub async fn run(mut self, mut stop: watch::Receiver<bool>) {
         while !is_over(&stop) {
             if let Err(reason) = self.watch(&mut stop).await {
@@ -124,7 +124,7 @@ impl Follower {
             |own: &Value| self.copied.get(&key).is_some_and(|copied| import::is_same(own, copied));
         let step = match &current {
             None if !self.copied.contains_key(&key) => Some(Step::Create(original.clone())),
-            // Deleted by somebody who has it from us already.
+            // A client has deleted it through Holdfast already.
             None => None,
             Some(own) if import::is_same(own, original) => None,
             Some(own) if same_as_copied(own) => Some(Step::Update(original.clone(), own.clone())),
@@ -156,7 +156,7 @@ impl Follower {
         }
     }
 
-    /// Evictions that the built-in budget has granted, and that have not been seen to end.
+    /// Copies the evictions that the built-in budget has granted and whose pods are not gone yet.
     async fn carry_disrupted(&self, key: &Key, original: &Value) {
         let Some(granted) = original["status"]["disruptedPods"].as_object() else { return };
         let path = format!("{}/status", Storage::Ours.resource().object_path(&key.0, &key.1));
@@ -199,7 +199,7 @@ impl Follower {
     }
 }
 
-/// A sender that is gone was dropped with whoever took over, and so with what it is all about.
+/// The sender is dropped together with the takeover that needs this task.
 fn is_over(stop: &watch::Receiver<bool>) -> bool {
     *stop.borrow() || stop.has_changed().is_err()
 }

@@ -1,4 +1,4 @@
-//! `policy/v1` back to kube-apiserver.
+//! Gives `policy/v1` back to kube-apiserver.
 
 use std::time::Duration;
 
@@ -16,17 +16,17 @@ use crate::api_client::{ApiClient, MERGE_PATCH, NoAnswer};
 use crate::error::Error;
 use crate::watch::Backoff;
 
-/// On the webhook's registration: we are giving back.
+/// On the webhook configuration: the uninstallation is giving `policy/v1` back.
 const GIVING_BACK: &str = "holdfast.dev/giving-back";
 
-/// On our copy of what is a built-in budget again.
+/// On Holdfast's copy of a budget that is a built-in budget again.
 const GIVEN_BACK: &str = "given-back";
 
-/// For API servers to take note of a webhook. They watch.
+/// The time for API servers to notice a changed webhook. They watch.
 const NOTICE: Duration = Duration::from_secs(1);
 
-/// For upstream's controller to see one budget, and all of them. Its watch may be with us, and ends when
-/// an instance notices that policy/v1 is not ours any more.
+/// The time for the controller of Kubernetes to see one budget, and all of them. Its watch may go through
+/// Holdfast. That watch ends when an instance notices that policy/v1 is no longer Holdfast's.
 const PROBED: Duration = Duration::from_secs(30);
 const CAUGHT_UP: Duration = Duration::from_mins(3);
 
@@ -34,17 +34,17 @@ pub async fn is_under_way(client: &ApiClient) -> Result<bool, Error> {
     Ok(read(client, Installed::Webhook).await?.as_ref().is_some_and(is_noted))
 }
 
-/// Whether this registration says that we are giving back.
+/// Returns true if this configuration says that `policy/v1` is being given back.
 pub fn is_noted(registration: &Value) -> bool {
     !registration["metadata"]["annotations"][GIVING_BACK].is_null()
 }
 
-/// Whether `policy/v1` is ours, or was when an uninstallation began that is not at its end.
+/// Returns true if `policy/v1` is Holdfast's, or was when an unfinished uninstallation began.
 pub async fn was_native(client: &ApiClient) -> Result<bool, Error> {
     Ok(Standing::read(client).await?.is_ours() || is_under_way(client).await?)
 }
 
-/// Does nothing if `policy/v1` is not ours. Tells what it does in words for the person who waits.
+/// Gives it back. Does nothing if `policy/v1` is not Holdfast's. `tell` gets messages for the waiting user.
 pub async fn give_back(client: &ApiClient, mut tell: impl FnMut(String)) -> Result<(), Error> {
     if !was_native(client).await? {
         return forget_copies(client).await;
@@ -63,7 +63,7 @@ pub async fn give_back(client: &ApiClient, mut tell: impl FnMut(String)) -> Resu
             return Err(Error::Obstacles(vec![obstacle]));
         }
     } else if standing.is_missing() {
-        // An earlier run has deleted it and came no further.
+        // An earlier run has deleted it and was then interrupted.
         api_service::give_back(client).await?;
     }
     api_service::await_served(client, false).await?;
@@ -79,7 +79,8 @@ pub async fn give_back(client: &ApiClient, mut tell: impl FnMut(String)) -> Resu
     await_controller(client).await
 }
 
-/// Before the webhook goes, so that a run that ends there leaves no budgets that look like somebody's.
+/// Marks the copies before the webhook is removed, so that an interrupted run leaves no budgets that look
+/// like a user's.
 pub async fn mark_copies(client: &ApiClient) -> Result<(), Error> {
     let (budgets, _) = Storage::Ours.list(client).await?;
     let unmarked = budgets.iter().filter(|(_, budget)| !import::is_copy(budget));
@@ -87,15 +88,15 @@ pub async fn mark_copies(client: &ApiClient) -> Result<(), Error> {
     import::mark(client, &unmarked, Some(GIVEN_BACK)).await
 }
 
-/// When the webhook is off: the copies have done their duty, and would come back with the next
-/// installation as budgets that somebody deleted meanwhile.
+/// Deletes the copies when the webhook is removed. Otherwise a later installation would bring back budgets
+/// that users have deleted in between.
 pub async fn drop_budgets(client: &ApiClient) -> Result<usize, Error> {
     let (budgets, _) = Storage::Ours.list(client).await?;
     let steps = budgets.into_values().map(Step::Delete).collect();
     Ok(import::carry_out(client, Storage::Ours, steps).await?.deleted)
 }
 
-/// Of an installation that did not get to the end.
+/// Removes the marks of an unfinished installation.
 async fn forget_copies(client: &ApiClient) -> Result<(), Error> {
     let Ok((budgets, _)) = Storage::Ours.list(client).await else { return Ok(()) };
     let (originals, _) = Storage::BuiltIn.list(client).await?;
@@ -106,7 +107,7 @@ async fn forget_copies(client: &ApiClient) -> Result<(), Error> {
     Ok(())
 }
 
-/// Why kube-apiserver and its controllers would not do without us.
+/// Returns why kube-apiserver and its controllers could not take over, if they could not.
 async fn obstacle(
     client: &ApiClient,
     tell: &mut impl FnMut(String),
@@ -122,7 +123,7 @@ async fn obstacle(
     Ok((!is_controller_there(client).await?).then(|| missing.to_owned()))
 }
 
-/// Whether upstream's controller gives a new built-in budget a status.
+/// Returns true if the controller of Kubernetes gives a new built-in budget a status.
 async fn is_controller_there(client: &ApiClient) -> Result<bool, Error> {
     let failed = |reason| Error::Refused {
         action: format!("create budget {SYSTEM_NAMESPACE}/{PROBE}"),
@@ -149,14 +150,14 @@ async fn is_controller_there(client: &ApiClient) -> Result<bool, Error> {
         let budget = client.get(&path).await.ok().and_then(|answer| answer.json::<Value>().ok());
         seen = budget.is_some_and(|budget| budget["status"]["observedGeneration"] == 1);
     }
-    // If this fails it is deleted with the other built-in budgets that we do not have.
+    // If this fails, the budget is deleted with other built-in budgets that Holdfast lacks.
     let _ = client.delete(&path).await;
     Ok(seen)
 }
 
 const PROBE: &str = "holdfast-probe";
 
-/// Sends every eviction to the webhook. Also notes that we are giving back, or with `false` that we are not.
+/// Sends every eviction to the webhook. Also notes in it whether `policy/v1` is being given back.
 async fn intercept(client: &ApiClient, giving_back: bool) -> Result<(), Error> {
     let failed = |reason: String| refused(Installed::Webhook, "change", reason);
     let Some(object) = read(client, Installed::Webhook).await? else {
@@ -183,8 +184,9 @@ async fn intercept(client: &ApiClient, giving_back: bool) -> Result<(), Error> {
     if answer.code.is_success() { Ok(()) } else { Err(failed(answer.message())) }
 }
 
-/// Makes the built-in storage hold what ours holds, but for what somebody wrote there since. Also says how many
-/// that ours lacks were kept, because they may be missing by accident.
+/// Makes the built-in storage equal to Holdfast's, except for budgets that users have written there since.
+/// Also returns how many built-in budgets without a copy were kept, because the copy may be missing by
+/// accident.
 async fn equalise(client: &ApiClient) -> Result<(Changes, usize), Error> {
     let failed = |reason: &str| Error::Refused {
         action: "make the built-in budgets equal".to_owned(),
@@ -198,7 +200,7 @@ async fn equalise(client: &ApiClient) -> Result<(Changes, usize), Error> {
     };
     let (built_in, _) = Storage::BuiltIn.list(client).await?;
     let (ours, _) = Storage::Ours.list(client).await?;
-    // While it is there nobody has dropped any of ours.
+    // While the webhook exists, no run has deleted Holdfast's budgets.
     let Some(webhook) = read(client, Installed::Webhook).await? else {
         return Err(failed("another uninstallation is ahead of this one"));
     };
@@ -224,8 +226,8 @@ async fn equalise(client: &ApiClient) -> Result<(Changes, usize), Error> {
     Ok((import::carry_out(client, Storage::BuiltIn, steps).await?, kept.len()))
 }
 
-/// Whether somebody has written the budget itself since then. Its resource version would not tell: as
-/// soon as upstream's controller can, it writes the statuses of budgets that are as old as our taking over.
+/// Returns true if a user has written the budget since then. The resource version does not show this, because
+/// the controller of Kubernetes also writes statuses.
 fn is_written_since(budget: &Value, time: Timestamp) -> bool {
     let Some(entries) = budget["metadata"]["managedFields"].as_array() else { return false };
     let mut times = (entries.iter())
@@ -242,7 +244,7 @@ fn without_scope(budget: &Value) -> Value {
     budget
 }
 
-/// Until here the webhook decides; from here on built-in budgets can.
+/// Waits for the controller. Before this the webhook decides, and after it the built-in budgets can decide.
 async fn await_controller(client: &ApiClient) -> Result<(), Error> {
     match Storage::BuiltIn.await_observed(client, CAUGHT_UP).await? {
         0 => Ok(()),

@@ -1,9 +1,9 @@
-//! Budgets from one storage to the other, as they are.
+//! Copies budgets from one storage to the other without changes.
 //!
-//! Until we take over, the built-in storage is the true one and ours follows it; when we give back, it
-//! is the other way round. A copy that was made here carries the uid of its original in an annotation,
-//! by which it is told from a budget that somebody created in our group on purpose, until the copy
-//! itself is what `policy/v1` serves.
+//! Until the takeover the built-in storage has the true budgets, and Holdfast's storage follows it. When
+//! `policy/v1` is given back, the roles are exchanged. A copy has the uid of its original in an annotation,
+//! which distinguishes it from a budget that a user created in Holdfast's API group. The annotation stays
+//! until `policy/v1` serves the copy.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -22,19 +22,19 @@ use crate::error::Error;
 use crate::native::{SERVED, words};
 use crate::watch::{Backoff, items};
 
-/// The uid of the original; on a copy that is not served yet.
+/// On a copy that is not served yet: the uid of its original.
 pub const IMPORTED: &str = "holdfast.dev/imported-from";
 
-/// On a copy that `policy/v1` serves, until it is written for the second time.
+/// On a copy that `policy/v1` serves, until it is written the second time.
 pub const SERVED_NOW: &str = "served";
 
-/// Writes at a time: as many as keep an API server busy without holding up others.
+/// Limit of concurrent writes. It keeps an API server busy without blocking other clients.
 const AT_A_TIME: usize = 8;
 
-/// Others write too.
+/// Other clients write too.
 const TRIES: usize = 10;
 
-/// What a copy cannot have of its original, for the person who installs.
+/// The parts of an original that a copy cannot have, for the installing user.
 pub const NOT_KEPT: &str = "metadata.uid, metadata.creationTimestamp, metadata.generation, \
     metadata.resourceVersion";
 
@@ -45,9 +45,9 @@ pub type Budgets = BTreeMap<Key, Value>;
 /// One of the two storages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Storage {
-    /// kube-apiserver's own, of `policy/v1`.
+    /// The storage of kube-apiserver's own `policy/v1`.
     BuiltIn,
-    /// The CRD.
+    /// The storage of the CRD.
     Ours,
 }
 
@@ -74,8 +74,8 @@ impl Storage {
         list(client, &self.resource()).await
     }
 
-    /// Waits until the status of every budget is of its present spec; how many are not, if it takes
-    /// longer than this.
+    /// Waits until the status of every budget is of its present spec. Returns how many are not, after this
+    /// limit.
     pub async fn await_observed(self, client: &ApiClient, limit: Duration) -> Result<usize, Error> {
         let deadline = Instant::now() + limit;
         let mut backoff = Backoff::new();
@@ -93,7 +93,7 @@ impl Storage {
     }
 }
 
-/// All budgets, and the version of the list.
+/// Returns all budgets, and the version of the list.
 pub async fn list(client: &ApiClient, resource: &Resource) -> Result<(Budgets, String), Error> {
     let mut budgets = Budgets::new();
     let take = |item: &RawValue| {
@@ -111,13 +111,14 @@ pub fn key(budget: &Value) -> Key {
     (text("namespace"), text("name"))
 }
 
-/// Whether the budget is a copy of an original that is still served elsewhere. One that `policy/v1`
-/// has served from here is not: it may have been changed since.
+/// Returns true if the budget is a copy of an original that is still served elsewhere. A budget that
+/// `policy/v1` has served from here does not count, because it may have changed since.
 pub fn is_copy(budget: &Value) -> bool {
     is_marked(budget) && budget["metadata"]["annotations"][IMPORTED] != SERVED_NOW
 }
 
-/// Where anybody may have written the mark, or changed the copy: one whose original is there, and is the same.
+/// Returns true if the original exists and is equal. For places where a user may have written the mark or
+/// changed the copy.
 pub fn is_copy_of(originals: &Budgets, key: &Key, budget: &Value) -> bool {
     is_copy(budget) && originals.get(key).is_some_and(|original| is_same(budget, original))
 }
@@ -126,7 +127,7 @@ pub fn is_marked(budget: &Value) -> bool {
     !budget["metadata"]["annotations"][IMPORTED].is_null()
 }
 
-/// What a copy has to have of its original.
+/// Returns the parts that a copy must have of its original.
 fn essence(budget: &Value) -> Value {
     let metadata = &budget["metadata"];
     let mut annotations = metadata["annotations"].as_object().cloned().unwrap_or_default();
@@ -144,7 +145,7 @@ pub fn is_same(one: &Value, other: &Value) -> bool {
     essence(one) == essence(other)
 }
 
-/// How many budgets were created, changed and deleted.
+/// The numbers of created, changed and deleted budgets.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Changes {
     pub created: usize,
@@ -152,16 +153,16 @@ pub struct Changes {
     pub deleted: usize,
 }
 
-/// What is to be done so that `to` holds what `from` holds.
+/// A step that makes `to` equal to `from`.
 #[derive(Debug)]
 pub enum Step {
     Create(Value),
-    /// The original, and what it is to replace.
+    /// The original, and the object to replace.
     Update(Value, Value),
     Delete(Value),
 }
 
-/// Carries out steps on a storage, several at a time; the first failure is told when all are done.
+/// Executes steps on a storage, several at a time. It returns the first failure when all are done.
 pub async fn carry_out(
     client: &ApiClient,
     to: Storage,
@@ -203,7 +204,8 @@ async fn create(client: &ApiClient, to: Storage, original: &Value) -> Result<(),
                 answer.json().map_err(|e| failed("create", &key, e.to_string()))?;
             restore_managers(client, to, original, &created).await
         }
-        // An earlier try was carried out unseen, or its namespace is going: the next look will tell.
+        // An earlier try succeeded without an answer, or the namespace is being deleted. The next comparison
+        // shows it.
         StatusCode::CONFLICT => Ok(()),
         StatusCode::FORBIDDEN if answer.message().contains("being terminated") => Ok(()),
         _ => Err(failed("create", &key, answer.message())),
@@ -230,12 +232,12 @@ async fn update(
                     answer.json().map_err(|e| failed("change", &key, e.to_string()))?;
                 return restore_managers(client, to, original, &updated).await;
             }
-            // Controllers write the status all the time, and that is no reason to lose the change.
+            // Controllers often write the status. Such a write must not prevent the change.
             StatusCode::CONFLICT => match unchanged(client, to, current).await? {
                 Some(same) => newest = same,
                 None => return Ok(()),
             },
-            // It went meanwhile.
+            // The object was deleted in between.
             StatusCode::NOT_FOUND => return Ok(()),
             _ => return Err(failed("change", &key, answer.message())),
         }
@@ -243,8 +245,8 @@ async fn update(
     Err(failed("change", &key, "others write it all the time".to_owned()))
 }
 
-/// A write makes us the manager of what it wrote. A second one, which changes nothing else, gives the
-/// fields back to those who manage them in the original.
+/// A write makes Holdfast the manager of the written fields. This second write changes nothing else and gives
+/// the fields to the managers of the original.
 async fn restore_managers(
     client: &ApiClient,
     to: Storage,
@@ -260,7 +262,7 @@ async fn restore_managers(
         let answer = client.put(&path, &current).await.map_err(|NoAnswer(why)| refused(why))?;
         match answer.code {
             code if code.is_success() => return Ok(()),
-            // The status was written meanwhile.
+            // The status was written in between.
             StatusCode::CONFLICT => {
                 let answer =
                     client.get(&to.path(&key)).await.map_err(|NoAnswer(why)| refused(why))?;
@@ -276,7 +278,7 @@ async fn restore_managers(
     Err(refused("others write it all the time".to_owned()))
 }
 
-/// The original's, but for those of the status: it is written anew.
+/// Returns the managers of the original, except those of the status, which is written again.
 fn managers(to: Storage, original: &Value, current: &Value) -> Value {
     let mut holder = json!({"metadata": {"managedFields": original["metadata"]["managedFields"]}});
     match to {
@@ -291,7 +293,7 @@ fn managers(to: Storage, original: &Value, current: &Value) -> Value {
     all.into()
 }
 
-/// The original as an object of the other storage, in the place of `current` if there is one.
+/// Returns the original as an object of the other storage. It replaces `current`, if there is one.
 fn copied(to: Storage, original: &Value, current: Option<&Value>) -> Value {
     let (namespace, name) = key(original);
     let mut metadata = Map::new();
@@ -316,7 +318,7 @@ fn copied(to: Storage, original: &Value, current: Option<&Value>) -> Value {
             if let Some(annotations) = annotations.as_object_mut() {
                 annotations.remove(IMPORTED);
             }
-            // The API server would drop it; kubectl would be told that it is unknown.
+            // The API server would drop the field, and kubectl would print a warning about an unknown field.
             if let Some(spec) = copy["spec"].as_object_mut() {
                 spec.remove("budgetScope");
             }
@@ -329,7 +331,7 @@ fn copied(to: Storage, original: &Value, current: Option<&Value>) -> Value {
     copy
 }
 
-/// What somebody has changed, or made anew, since it was looked at is theirs.
+/// Deletes the object, unless a user has changed or recreated it since it was read.
 async fn delete(client: &ApiClient, to: Storage, current: &Value) -> Result<(), Error> {
     let key = key(current);
     let path = to.path(&key);
@@ -339,7 +341,7 @@ async fn delete(client: &ApiClient, to: Storage, current: &Value) -> Result<(), 
         let as_seen = json!({"uid": uid, "resourceVersion": version});
         let held = newest["metadata"]["finalizers"].as_array().is_some_and(|all| !all.is_empty());
         let answer = if held {
-            // Whoever set them looks for the original.
+            // Other programs have set finalizers and expect the original.
             let mut patch = json!({"metadata": as_seen});
             patch["metadata"]["finalizers"] = Value::Null;
             client.patch(&path, MERGE_PATCH, &patch).await
@@ -363,8 +365,8 @@ async fn delete(client: &ApiClient, to: Storage, current: &Value) -> Result<(), 
     Err(failed("delete", &key, "others write it all the time".to_owned()))
 }
 
-/// The newest of it, if it is still the same but for its status. None: it is gone, or somebody has changed it, or made
-/// another of its name.
+/// Returns the newest version if only the status has changed. None: it is gone, or a user has changed or
+/// recreated it.
 async fn unchanged(
     client: &ApiClient,
     to: Storage,
@@ -384,8 +386,8 @@ async fn unchanged(
     Ok((is_it && is_same(&newest, current)).then_some(newest))
 }
 
-/// The annotation of copies: set to another value, or with `None` taken away. Either way the budget is
-/// written, so that whoever watches sees it.
+/// Sets the annotation of copies, or removes it with `None`. In both cases the budget is written, so watchers
+/// see it.
 pub async fn mark(client: &ApiClient, budgets: &[Key], value: Option<&str>) -> Result<(), Error> {
     let patch = json!({"metadata": {"annotations": {IMPORTED: value}}});
     let write = |key: &Key| {

@@ -1,15 +1,15 @@
-//! Taking over `policy/v1`, and giving it back.
+//! Takes over `policy/v1`, and gives it back.
 //!
 //! ```text
-//! install:    copy budgets -> webhook on, for all evictions -> copy what changed -> `APIService` to us
+//! install:    copy budgets -> webhook on, for all evictions -> copy the changes -> `APIService` to Holdfast
 //!             -> verify -> write each budget once
-//!             ... an hour later, when every watch has been opened anew: write each budget once more
-//! uninstall:  webhook on, for all evictions -> `APIService` back -> built-in budgets as ours are
-//!             -> upstream's controller has seen them -> webhook off
+//!             ... an hour later, when every watch has been reopened: write each budget once more
+//! uninstall:  webhook on, for all evictions -> `APIService` back -> built-in budgets equal to Holdfast's
+//!             -> the controller of Kubernetes has seen them -> webhook off
 //! ```
 //!
-//! At every arrow the process may end. Evictions are then decided as before, or refused because the
-//! webhook does not answer, and the same command goes on from where it stands.
+//! The process may end at every arrow. Evictions are then decided as before, or refused because the webhook does not
+//! answer. The same command continues from the present state.
 
 pub mod api_service;
 mod follow;
@@ -38,40 +38,40 @@ use api_service::{Place, Standing};
 use follow::Follower;
 use import::{SERVED_NOW, Storage};
 
-/// For API servers to take note of a webhook. They watch.
+/// The time for API servers to notice a changed webhook. They watch.
 const NOTICE: Duration = Duration::from_secs(1);
 
-/// For writes that an API server took in just before it noticed that `policy/v1` is ours.
+/// The time for writes that an API server accepted just before it noticed that `policy/v1` is Holdfast's.
 const LATE_WRITES: Duration = Duration::from_secs(2);
 
-/// For the statuses of budgets that were just copied.
+/// The time for the statuses of newly copied budgets.
 const STATUSES: Duration = Duration::from_mins(1);
 
-/// A watch is open for an hour at most (`--min-request-timeout` is half of that).
+/// A watch is open for at most an hour (twice `--min-request-timeout`).
 const WATCHES_RESUMED: SignedDuration = SignedDuration::from_mins(65);
 
-/// How often to look after the `APIService`. When it is given back, watches through us end no later than
-/// this, and upstream's controller sees the built-in budgets again.
+/// How often to check the `APIService`. After it is given back, watches through Holdfast end within this
+/// time, and the controller of Kubernetes sees the built-in budgets again.
 const LOOK: Duration = Duration::from_secs(5);
 
-/// The registration, if there was one, before we began to take over.
+/// The webhook configuration from before the takeover, if there was one.
 #[derive(Clone, Debug)]
 struct Before(Option<Value>);
 
-/// What an instance in native mode does beside serving.
+/// The work of an instance in native mode besides serving.
 #[derive(Clone, Debug)]
 pub struct Takeover {
     pub client: ApiClient,
     pub registration: Registration,
     pub place: Place,
-    /// Whether `policy/v1` is ours, for whoever watches through us.
+    /// Whether `policy/v1` is Holdfast's, for watches through Holdfast.
     pub serves: Arc<watch::Sender<bool>>,
 }
 
-/// Of webhook mode: the webhook of native mode would become its own, and would leave out namespaces that native mode
-/// protects.
+/// Refuses webhook mode beside native mode. Webhook mode would change the webhook and leave out namespaces
+/// that native mode protects.
 pub async fn refuse_beside(client: &ApiClient) -> Result<(), Error> {
-    // Who may not read it is told so when rights are checked.
+    // If the right to read it is missing, the check of rights reports that.
     if Standing::read(client).await.is_ok_and(|standing| standing.is_ours()) {
         return Err(Error::Obstacles(vec![
             "policy/v1 is served by Holdfast in native mode: start it with --mode native, or leave native \
@@ -85,14 +85,15 @@ pub async fn refuse_beside(client: &ApiClient) -> Result<(), Error> {
     Ok(())
 }
 
-/// Whoever goes on from there would take what is left for what they have made.
+/// Refuses to continue on a half-uninstalled native mode: the remaining budgets would look like users'
+/// budgets.
 fn half_uninstalled() -> Error {
     Error::Obstacles(vec![
         "an uninstallation is under way; finish it with `holdfast uninstall`".to_owned(),
     ])
 }
 
-/// The objects that only native mode needs, before rights are checked.
+/// Applies the objects that only native mode needs, before the check of rights.
 pub async fn apply(
     client: &ApiClient,
     identity: &Identity,
@@ -100,17 +101,17 @@ pub async fn apply(
     port: u16,
 ) -> Result<(), Error> {
     apply_one(client, &manifests::native(identity)).await?;
-    // One of the chart's, say: it knows where we are.
+    // Another Service exists, for example that of the chart. It already has Holdfast's address.
     if let Some((_, false)) = service_port(client).await? {
         return Ok(());
     }
-    // An address is no name, and a Service of this type has to have one.
+    // A Service of this type needs a name, not an address.
     let is_loopback = host.parse::<IpAddr>().is_ok_and(|ip| ip.is_loopback());
     let host = if is_loopback { "localhost" } else { host };
     apply_one(client, &manifests::service(host, port)).await
 }
 
-/// The port of the Service that is there, and whether it is one that we made.
+/// Returns the port of the existing Service, and whether Holdfast created the Service.
 pub async fn service_port(client: &ApiClient) -> Result<Option<(u16, bool)>, Error> {
     let failed = |reason| refused(Installed::Service, "read", reason);
     let answer = client.get(&Installed::Service.path()).await;
@@ -120,7 +121,7 @@ pub async fn service_port(client: &ApiClient) -> Result<Option<(u16, bool)>, Err
             let service: serde_json::Value = answer.json().map_err(|e| failed(e.to_string()))?;
             let port = service["spec"]["ports"][0]["port"].as_u64();
             let port = port.and_then(|port| u16::try_from(port).ok()).unwrap_or_default();
-            // One that selects pods is no address of ours to change.
+            // Do not change the address of a Service that selects pods.
             let made = service["metadata"]["labels"][MANAGED_BY] == NAME
                 && service["spec"]["type"] == "ExternalName";
             Ok(Some((port, made)))
@@ -135,7 +136,7 @@ impl Takeover {
         Standing::read(&self.client).await
     }
 
-    /// Of an instance that finds `policy/v1` to be ours already, before it is ready itself.
+    /// Joins a running native mode, before this instance is ready itself.
     pub async fn join(&self, install: bool) -> Result<(), Error> {
         self.registration.enter(install).await?;
         if api_service::keep(&self.client, &self.place).await? {
@@ -154,8 +155,8 @@ impl Takeover {
         if give_back::is_under_way(&self.client).await? { Err(half_uninstalled()) } else { Ok(()) }
     }
 
-    /// Takes over, unless another was faster. The caches are synced, so that evictions can be decided from the
-    /// first on.
+    /// Takes over, unless another instance was faster. The caches are complete, so every eviction can be
+    /// decided.
     pub async fn install(&self) -> Result<(), Error> {
         let (client, base) = (self.client.clone(), self.registration.base.clone());
         let mut begun = None;
@@ -171,8 +172,8 @@ impl Takeover {
         })
         .await;
         match (outcome, begun) {
-            // The turn was lost half way, and whoever has it may be about to take over in our place: what there is
-            // to undo is seen when it is our turn again.
+            // The Lease was lost in the middle, and its new holder may be taking over. What to undo is
+            // decided when this instance has the Lease again.
             (Err(error), Some(before)) => {
                 let lost = error.to_string();
                 let work = async |_: &Turn| Ok(self.withdraw(error, before).await);
@@ -188,7 +189,7 @@ impl Takeover {
         }
     }
 
-    /// `begun` is what there is to undo.
+    /// Takes over. `begun` gets what has to be undone.
     async fn take_over(&self, turn: &Turn, begun: &mut Option<Before>) -> Result<(), Error> {
         let (follower, changes) = Follower::start(self.client.clone()).await?;
         tracing::info!(
@@ -209,7 +210,7 @@ impl Takeover {
         self.complete().await
     }
 
-    /// Copies follow their originals meanwhile. Dropped, it stops that.
+    /// Takes over while the copies follow their originals. Dropping the future stops them.
     async fn take_over_following(&self, turn: &Turn, follower: Follower) -> Result<(), Error> {
         self.registration.register(turn).await?;
         tokio::time::sleep(NOTICE).await;
@@ -222,12 +223,12 @@ impl Takeover {
         taken
     }
 
-    /// Undoes an installation that failed, if nobody was served by us: the built-in budgets are as true
-    /// as before then. Otherwise an address that API servers do not reach would leave them without
-    /// `policy/v1`, and without evictions.
+    /// Undoes a failed installation if Holdfast has not served any request: the built-in budgets are still
+    /// right then. Otherwise an unreachable address would leave API servers without `policy/v1` and without
+    /// evictions.
     async fn withdraw(&self, error: Error, Before(before): Before) -> Error {
         let Ok(standing) = self.standing().await else { return error };
-        // Whoever uninstalls since we have lost our turn does all of it.
+        // An uninstallation that runs since the Lease was lost does all of this.
         if give_back::is_under_way(&self.client).await.unwrap_or(false) {
             return error;
         }
@@ -262,7 +263,7 @@ impl Takeover {
         api_service::await_served(&self.client, true).await
     }
 
-    /// What is left once `policy/v1` is ours; safe to repeat.
+    /// Completes the takeover after `policy/v1` is Holdfast's. It can be repeated.
     pub async fn complete(&self) -> Result<(), Error> {
         api_service::await_served(&self.client, true).await?;
         let (budgets, _) = Storage::Ours.list(&self.client).await?;
@@ -271,8 +272,8 @@ impl Takeover {
         import::mark(&self.client, &unwritten, Some(SERVED_NOW)).await
     }
 
-    /// Looks after the `APIService` for ever, passes on whether evictions are asked about, and writes the copies for
-    /// the second time when it is due.
+    /// Keeps the `APIService`, reports whether evictions are checked, and writes the copies the second time
+    /// when it is due. Runs until the task is aborted.
     pub async fn keep(&self, found: impl Fn(bool)) {
         let mut written = false;
         loop {
@@ -305,19 +306,20 @@ impl Takeover {
         }
     }
 
-    /// Whether no eviction passes unasked: at the gate, or else by the webhook. None: nobody can tell.
+    /// Returns true if no eviction passes without a check, at the gate or by the webhook. None: unknown.
     async fn is_asked(&self, ours: Option<bool>) -> Option<bool> {
         if ours == Some(true) {
             return ours;
         }
         let entry = Entry::Evictions(Intercept::All);
         let state = Registration { entry, ..self.registration.clone() }.state().await.ok()?;
-        // Who may look at neither has no rights any more: an uninstallation takes them all at once.
+        // An uninstallation removes all rights at once. So an instance that may look at neither has been
+        // uninstalled.
         (ours.is_some() || state == State::Forbidden).then(|| state.is_asked())
     }
 
-    /// Takes back a condition that keeps evictions from the webhook. Releases up to 0.1 narrowed it to dry runs, and
-    /// their instances may still run beside this one.
+    /// Removes a condition that keeps evictions from the webhook. Releases up to 0.1 limited it to dry runs,
+    /// and their instances may still run beside this one.
     async fn widen(&self) -> Result<(), Error> {
         if self.registration.conditions().await?.is_none_or(|count| count == 0) {
             return Ok(());
@@ -326,7 +328,7 @@ impl Takeover {
         self.registration.join().await
     }
 
-    /// Whether it is done.
+    /// Returns true if it is done.
     async fn write_again(&self) -> Result<bool, Error> {
         let standing = self.standing().await?;
         let since = standing.taken_over().unwrap_or_else(Timestamp::now);
@@ -343,7 +345,8 @@ impl Takeover {
         Ok(true)
     }
 
-    /// Every budget has been computed, so that its first eviction is not refused for nothing.
+    /// Waits until the status of every budget is computed, so that its first eviction is not denied
+    /// needlessly.
     async fn await_statuses(&self) -> Result<(), Error> {
         match Storage::Ours.await_observed(&self.client, STATUSES).await? {
             0 => Ok(()),
@@ -391,7 +394,7 @@ mod tests {
         let fake = Fake::new();
         let takeover = takeover(&fake).await;
         let losing = async {
-            // By then `policy/v1` is ours, and nobody answers.
+            // By then `policy/v1` is Holdfast's, and no server answers.
             tokio::time::sleep(Duration::from_secs(10)).await;
             let ours = json!({"namespace": SYSTEM_NAMESPACE, "name": NAME, "port": 9443});
             assert_eq!(fake.lock().get(POLICY)["spec"]["service"], ours);
@@ -442,7 +445,7 @@ mod tests {
         assert_eq!(takeover.is_asked(None).await, Some(false));
     }
 
-    /// As an earlier release leaves it.
+    /// Configures the webhook as an earlier release did.
     fn narrow(fake: &Fake) {
         let condition = json!({"name": "dry-run", "expression": "request.dryRun"});
         let mut fake = fake.lock();

@@ -1,4 +1,4 @@
-//! What would be lost or get round somebody's rules, before anything is changed.
+//! Finds objects and admission rules that a takeover would harm, before anything is changed.
 
 use http::StatusCode;
 use serde::Deserialize;
@@ -12,11 +12,11 @@ use crate::install::rights::may_list;
 
 const ADMISSION: &str = "/apis/admissionregistration.k8s.io/v1";
 
-/// Metadata alone: the installer need not see what is in other people's objects.
+/// Reads only metadata: the installer does not need the content of users' objects.
 const METADATA_ONLY: &str =
     "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1,application/json";
 
-/// Finds everything that speaks against it, and refuses with all of it at once.
+/// Refuses with a list of all obstacles, if there are any.
 pub async fn check(
     client: &ApiClient,
     standing: &Standing,
@@ -30,8 +30,7 @@ pub async fn check(
     none(obstacles)
 }
 
-/// What is looked at soon enough to do it once more when it is our turn: others may have changed it while we
-/// waited.
+/// Repeats the fast checks when this instance has the Lease, because users may have made changes since.
 pub async fn check_again(client: &ApiClient, standing: &Standing) -> Result<(), Error> {
     none(of_budgets(client, standing).await?)
 }
@@ -40,7 +39,7 @@ fn none(obstacles: Vec<String>) -> Result<(), Error> {
     if obstacles.is_empty() { Ok(()) } else { Err(Error::Obstacles(obstacles)) }
 }
 
-/// Of who serves them, and of themselves.
+/// Checks the present server of `policy/v1`, and the budgets.
 async fn of_budgets(client: &ApiClient, standing: &Standing) -> Result<Vec<String>, Error> {
     let (built_in, _) = Storage::BuiltIn.list(client).await?;
     let (ours, _) = Storage::Ours.list(client).await?;
@@ -61,7 +60,8 @@ async fn of_budgets(client: &ApiClient, standing: &Standing) -> Result<Vec<Strin
     Ok(obstacles)
 }
 
-/// Budgets that somebody created in our group and that differ from the built-in one of their name.
+/// Returns budgets in Holdfast's API group that users created and that differ from the built-in budget of the
+/// same name.
 fn clashes(built_in: &Budgets, ours: &Budgets) -> Vec<String> {
     let differ = |(key, own): (&import::Key, &Value)| {
         let other = built_in.get(key)?;
@@ -77,12 +77,13 @@ fn clashes(built_in: &Budgets, ours: &Budgets) -> Vec<String> {
     ours.iter().filter_map(differ).collect()
 }
 
-/// Objects that would lose their owner: its uid changes.
+/// Returns objects that would lose their owner, because the uid of the owner changes.
 async fn owned(client: &ApiClient) -> Result<Vec<String>, Error> {
     let mut found = Vec::new();
     let mut unseen = Vec::new();
     for path in listable(client).await? {
-        // Asked first: whoever sees us list Secrets, and be refused, takes us for somebody else.
+        // Check the right first. Otherwise the audit log would show that Holdfast tried to list Secrets and
+        // was refused.
         let group = path.strip_prefix("/apis/").and_then(|rest| rest.split('/').next());
         let may = may_list(client, group.unwrap_or_default(), plural(&path)).await;
         if !may.map_err(|NoAnswer(reason)| Error::Unlisted { what: path.clone(), reason })? {
@@ -92,7 +93,7 @@ async fn owned(client: &ApiClient) -> Result<Vec<String>, Error> {
         let mut token = String::new();
         loop {
             let page = format!("{path}?limit=500&continue={token}");
-            // Served a moment ago; some kinds say that they can be listed and cannot.
+            // The kind is no longer served. Some kinds also claim to be listable and are not.
             let Ok(list) = metadata(client, &page).await? else { break };
             let items = list.items.unwrap_or_default();
             found.extend(items.iter().filter_map(|item| owned_by_budget(&path, item)));
@@ -161,7 +162,7 @@ async fn metadata(client: &ApiClient, path: &str) -> Result<Result<List, StatusC
     answer.json().map(Ok).map_err(|e| failed(e.to_string()))
 }
 
-/// The paths of all kinds that live in namespaces and can be listed.
+/// Returns the paths of all namespaced kinds that can be listed.
 async fn listable(client: &ApiClient) -> Result<Vec<String>, Error> {
     #[derive(Deserialize)]
     struct Groups {
@@ -194,7 +195,7 @@ async fn listable(client: &ApiClient) -> Result<Vec<String>, Error> {
     );
     let mut paths = Vec::new();
     for root in roots {
-        // An aggregated server that is away has no objects that we could ask for.
+        // An aggregated server that does not answer cannot return its objects.
         let Ok(list) = ask::<Resources>(client, &root).await else { continue };
         let wanted = |r: &&Resource| {
             r.namespaced && !r.name.contains('/') && r.verbs.iter().any(|verb| verb == "list")
@@ -204,8 +205,8 @@ async fn listable(client: &ApiClient) -> Result<Vec<String>, Error> {
     Ok(paths)
 }
 
-/// Rules about built-in budgets that requests will no longer pass: kube-apiserver does not apply its
-/// admission to what an aggregated server serves.
+/// Returns admission rules about built-in budgets that requests would bypass: kube-apiserver does not apply
+/// its admission to requests of an aggregated server.
 async fn bypassed(client: &ApiClient) -> Result<Vec<String>, Error> {
     let mut found = Vec::new();
     for (kind, rules) in [
@@ -273,7 +274,7 @@ async fn ask_list(client: &ApiClient, path: &str) -> Result<Vec<Value>, Error> {
             let list: List = answer.json().map_err(|e| failed(e.to_string()))?;
             Ok(list.items.unwrap_or_default())
         }
-        // A kind that this release does not serve.
+        // This release does not serve the kind.
         StatusCode::NOT_FOUND => Ok(Vec::new()),
         _ => Err(failed(answer.message())),
     }
@@ -288,7 +289,7 @@ async fn ask<T: for<'a> Deserialize<'a>>(client: &ApiClient, path: &str) -> Resu
     answer.json().map_err(|e| failed(e.to_string()))
 }
 
-/// DNS-1123, as custom resources have to be named.
+/// Returns true for a DNS-1123 subdomain. Names of custom resources must be one.
 fn is_subdomain(name: &str) -> bool {
     let label = |label: &str| {
         let inner =

@@ -1,4 +1,4 @@
-//! What the chart takes from here instead of writing it again: its templates choose, and add nothing.
+//! The files of the chart. The templates of the chart select from them and add nothing.
 
 use holdfast_core::model::GroupApi;
 use serde_json::{Map, Value, json};
@@ -8,12 +8,12 @@ use crate::install::entry::Entry;
 use crate::install::manifests::{Installed, Intercept};
 use crate::install::rights::{Right, Where, rules};
 
-/// Files of the chart, by their names under `files/`.
+/// Returns the files of the chart, by their names under `files/`.
 pub fn files() -> Vec<(&'static str, Value)> {
     vec![("rights.yaml", sets()), ("objects.yaml", named()), ("crds.yaml", definitions())]
 }
 
-/// The rules that each choice adds, in the order in which [`rights`] has them.
+/// Returns the rules that each choice adds, in the order of [`rights`].
 fn sets() -> Value {
     let plain = Choice::default();
     let native = Choice { native: true, accept_bypass: true, ..plain };
@@ -37,7 +37,7 @@ fn sets() -> Value {
     Value::Object(all)
 }
 
-/// Objects that are there, or are not, as they are.
+/// Returns objects that an installation includes unchanged or not at all.
 fn named() -> Value {
     let run = Run::Deployment { image: String::new(), replicas: 0 };
     let (identity, evict) = (identity(&run), evict(&run));

@@ -1,8 +1,8 @@
-//! An installation as objects for others to apply: `holdfast manifests`, `deploy/` and the chart.
+//! An installation as objects to apply: `holdfast manifests`, `deploy/` and the chart.
 //!
-//! The same objects as `serve --install` applies, and what runs Holdfast besides. Nothing in it is known to
-//! a running instance alone but for its certificate, which it adds to the webhooks' `caBundle` itself. So it
-//! serves without the right to install anything.
+//! It has the objects that `serve --install` applies, and the objects that run Holdfast. Only the certificate
+//! is not known in advance, and the instance adds it to the webhooks' `caBundle` itself. So the instance
+//! needs no right to install.
 
 pub mod chart;
 mod workload;
@@ -20,27 +20,28 @@ use crate::connect::Identity;
 #[expect(clippy::struct_excessive_bools, reason = "each is a choice of its own")]
 pub struct Choice {
     pub native: bool,
-    /// Take over policy/v1 although admission rules about budgets will no longer see them.
+    /// Take over policy/v1 even if admission rules about budgets will no longer see them.
     pub accept_bypass: bool,
     pub unavailable: bool,
     pub gangs: Option<GroupApi>,
     pub clearing: bool,
-    /// A page for people, on loopback of the pod.
+    /// Serve a web page on the pod's loopback address.
     pub page: bool,
 }
 
-/// What runs it.
+/// How Holdfast runs.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Run {
     Deployment {
         image: String,
         replicas: u32,
     },
-    /// On every node that an API server runs on, which asks it on loopback.
+    /// As a static pod on every node with an API server, which calls it on loopback.
     StaticPods,
 }
 
-/// In an order in which they can be applied: what asks us comes last.
+/// Returns the objects in an order in which they can be applied: objects that make API servers call Holdfast
+/// come last.
 pub fn objects(choice: Choice, run: &Run) -> Vec<Value> {
     let identity = identity(run);
     let mut objects = vec![namespace(run)];
@@ -53,7 +54,7 @@ pub fn objects(choice: Choice, run: &Run) -> Vec<Value> {
         Run::Deployment { image, replicas } => {
             objects.extend(workload::objects(choice, image, *replicas));
         }
-        // Where policy/v1 is served it has to be a Service that says where.
+        // In native mode the APIService needs a Service with the address.
         Run::StaticPods if choice.native => {
             objects.push(manifests::service("localhost", workload::PORT).body);
         }
@@ -63,12 +64,12 @@ pub fn objects(choice: Choice, run: &Run) -> Vec<Value> {
     objects
 }
 
-/// The file for the kubelets of nodes that API servers run on.
+/// Returns the file for the kubelets of nodes with an API server.
 pub fn static_pod(choice: Choice, image: &str) -> Value {
     workload::static_pod(choice, image, &evict(&Run::StaticPods))
 }
 
-/// What the server is started with.
+/// Returns the arguments of the server.
 fn args(choice: Choice, evict: &str, listen: &str) -> Vec<String> {
     let mode = if choice.native { "native" } else { "webhook" };
     let gangs = match choice.gangs {
@@ -89,7 +90,7 @@ fn args(choice: Choice, evict: &str, listen: &str) -> Vec<String> {
         (choice.native, "--claim-policy"),
         (choice.native && choice.accept_bypass, "--accept-bypass"),
         (choice.clearing, "--clear-stale-disruption-targets"),
-        // For kubectl port-forward, and nobody else.
+        // Only kubectl port-forward can reach it.
         (choice.page, "--page-listen=127.0.0.1:9445"),
     ];
     args.extend(flags.iter().filter(|(on, _)| *on).map(|(_, flag)| (*flag).to_owned()));
@@ -110,9 +111,10 @@ fn rights(choice: Choice) -> Vec<Right> {
     })
 }
 
-/// The objects that send requests to us, and keep our certificate.
+/// Returns the objects that make API servers call Holdfast, or have its certificate.
 fn entries(choice: Choice) -> Vec<Entry> {
-    // In native mode from the start: until `policy/v1` is ours, nothing else holds evictions back.
+    // In native mode the webhook covers everything from the start: until `policy/v1` is Holdfast's, nothing
+    // else enforces the budgets.
     let intercept = if choice.native { Intercept::All } else { Intercept::Outside };
     let mut entries = Entry::beside_evictions(choice.unavailable, choice.gangs);
     entries.push(Entry::Evictions(intercept));
@@ -132,7 +134,7 @@ fn identity(run: &Run) -> Identity {
     }
 }
 
-/// Where API servers ask.
+/// Returns the URL that API servers call.
 fn evict(run: &Run) -> String {
     match run {
         Run::Deployment { .. } => format!("https://{SERVICE_HOST}:443/evict"),

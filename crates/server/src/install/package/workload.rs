@@ -1,4 +1,4 @@
-//! What runs Holdfast: a Deployment and what belongs to it, or a static pod.
+//! The objects that run Holdfast: a Deployment and its related objects, or a static pod.
 
 use serde_json::{Value, json};
 
@@ -9,10 +9,11 @@ use super::{Choice, args};
 pub const PORT: u16 = 9443;
 pub const HEALTH_PORT: u16 = 9444;
 
-/// Of the image; nobody in particular.
+/// The user of the image, without rights.
 const USER: u32 = 65532;
 
-/// For load balancers to notice before it stops, for requests in flight, and for its last writes.
+/// The time for load balancers to notice before the pod stops, for requests in progress, and for its last
+/// writes.
 const PRE_STOP_SECONDS: u32 = 5;
 const GRACE_SECONDS: u32 = 30;
 
@@ -30,7 +31,7 @@ pub fn objects(choice: Choice, image: &str, replicas: u32) -> Vec<Value> {
             "metadata": metadata(),
             "spec": {
                 "selector": pod_labels(),
-                // The first is the one that native mode names.
+                // Native mode uses the first port.
                 "ports": [
                     {"name": "https", "port": 443, "targetPort": "https", "protocol": "TCP"},
                     {"name": "health", "port": HEALTH_PORT, "targetPort": "health", "protocol": "TCP"},
@@ -38,7 +39,7 @@ pub fn objects(choice: Choice, image: &str, replicas: u32) -> Vec<Value> {
             },
         }),
         network_policy(),
-        // The built-in one: Holdfast has no say in its own namespace in webhook mode.
+        // A built-in budget: in webhook mode Holdfast does not decide in its own namespace.
         json!({
             "apiVersion": "policy/v1",
             "kind": "PodDisruptionBudget",
@@ -49,7 +50,7 @@ pub fn objects(choice: Choice, image: &str, replicas: u32) -> Vec<Value> {
     ]
 }
 
-/// Some providers allow pods of system priority outside of kube-system only where a quota names them.
+/// Some providers allow pods of system priority outside of kube-system only with a quota.
 fn quota() -> Value {
     json!({
         "apiVersion": "v1",
@@ -66,7 +67,8 @@ fn quota() -> Value {
     })
 }
 
-/// API servers are no pods that a rule could name, so everybody reaches these two ports, and no other.
+/// API servers are not pods that a rule could select. So every client may reach these two ports, and no
+/// other.
 fn network_policy() -> Value {
     let port = |name: &str| json!({"port": name, "protocol": "TCP"});
     json!({
@@ -99,7 +101,7 @@ fn deployment(choice: Choice, image: &str, replicas: u32) -> Value {
         "metadata": metadata(),
         "spec": {
             "replicas": replicas,
-            // One more first: evictions are refused while none is there.
+            // Add an instance before removing one, because evictions are refused while none is ready.
             "strategy": {"rollingUpdate": {"maxSurge": 1, "maxUnavailable": 0}},
             "selector": {"matchLabels": pod_labels()},
             "template": {
@@ -110,7 +112,7 @@ fn deployment(choice: Choice, image: &str, replicas: u32) -> Value {
                     "terminationGracePeriodSeconds": GRACE_SECONDS,
                     "securityContext": pod_security(),
                     "affinity": {"podAntiAffinity": {
-                        // Preferred, for clusters of one node and for updates on those of two.
+                        // It is only preferred, for clusters of one node, and for updates on clusters of two.
                         "preferredDuringSchedulingIgnoredDuringExecution": [
                             {"weight": 100, "podAffinityTerm": apart},
                         ],
@@ -179,7 +181,7 @@ fn container(image: &str, args: &[String]) -> Value {
     for (probe, path) in PROBES {
         container[probe] = json!({"httpGet": {"path": path, "port": "health"}, "periodSeconds": 5});
     }
-    // An instance that is only slow would do no better after a restart.
+    // A restart does not help an instance that is only slow.
     container["livenessProbe"]["failureThreshold"] = json!(6);
     container
 }
