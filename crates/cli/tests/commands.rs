@@ -1,4 +1,4 @@
-//! The program itself: what ends with which code, and in which words.
+//! Tests of the program: exit codes and messages.
 
 mod program;
 
@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 fn holdfast(arguments: &[&str], stdin: &str) -> Output {
     let mut child = program::start(arguments);
-    // It may end without reading.
+    // The program may end without reading its input.
     let _ = child.stdin.take().expect("piped").write_all(stdin.as_bytes());
     child.wait_with_output().expect("it ends")
 }

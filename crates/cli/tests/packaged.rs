@@ -1,6 +1,6 @@
-//! What is committed for people to install is what the program prints.
+//! Tests that the committed manifests and the chart are the output of the program.
 //!
-//! `cargo xtask fix` writes it anew.
+//! `cargo xtask fix` writes them again.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -34,7 +34,7 @@ fn the_chart_takes_its_objects_from_the_program() {
     }
 }
 
-/// A chart has no files but its own.
+/// A chart can only use its own files, so it has a copy.
 #[test]
 fn the_alerts_of_the_chart_are_those_of_deploy() {
     let alerts = fs::read_to_string(root().join("deploy/alerts.yaml")).expect("there are alerts");
@@ -49,12 +49,12 @@ fn the_chart_has_the_version_of_the_program() {
     }
 }
 
-/// Helm checks values against it: one that it does not know would be refused, or pass unchecked.
+/// Helm checks values against the schema. A value that the schema lacks would be refused or not checked.
 #[test]
 fn the_schema_of_the_chart_knows_every_value_and_no_other() {
     let values = read(&root().join("charts/holdfast/values.yaml"));
     let mut schema = read(&root().join("charts/holdfast/values.schema.json"));
-    // Helm's own: whoever has this chart in theirs shares values with it there.
+    // `global` is a value of Helm itself, for a chart that includes this chart.
     let global = schema["properties"].as_object_mut().and_then(|known| known.remove("global"));
     assert!(global.is_some(), "the chart cannot be part of another");
     compare("values", &values, &schema);
@@ -94,7 +94,7 @@ fn nothing_runs_with_more_than_it_needs() {
     }
 }
 
-/// The program takes these arguments: with a kubeconfig that is not there it fails because of that.
+/// Checks that the program accepts these arguments: it must fail only because the kubeconfig does not exist.
 fn understood(args: &[Value]) {
     let args = args.iter().filter_map(Value::as_str).filter(|arg| !arg.contains("listen="));
     let output = Command::new(env!("CARGO_BIN_EXE_holdfast"))

@@ -1,4 +1,4 @@
-//! The program itself: exit codes, and what goes where.
+//! Tests of the program: exit codes, and what it prints to stdout and stderr.
 
 mod program;
 

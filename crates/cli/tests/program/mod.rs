@@ -1,4 +1,4 @@
-//! The program, as people start it.
+//! Starts the program as a user does.
 
 use std::process::{Child, Command, Stdio};
 
