@@ -276,7 +276,8 @@ impl Namespace {
         self.deselect_all(id);
         self.unindex(id);
         let Some(entry) = self.budgets.remove(id) else { return Writer::default() };
-        let waiting: Vec<_> = entry.aged_replacements(cx.now).collect();
+        let replacements = entry.aged_replacements(cx.now);
+        let waiting: Vec<_> = replacements.filter(|p| entry.has_recorded(p)).collect();
         let grants = entry.ledger.into_committed();
         if !grants.is_empty() || !waiting.is_empty() {
             self.orphan_replacements(id, waiting);

@@ -86,6 +86,12 @@ impl Ledger {
         self.entry(pod, uid).is_some_and(|g| g.state == State::Committed)
     }
 
+    /// Whether the status is known to hold a grant for the pod, or the status of the budget's predecessor was.
+    pub(super) fn is_recorded(&self, pod: &str, uid: &str) -> bool {
+        let live = self.entry(pod, uid);
+        live.is_some_and(|live| live.state != State::InFlight || live.replaced.is_some())
+    }
+
     /// As [`Self::is_committed`], of a grant whose eviction cannot hit another pod of the name.
     pub(super) fn has_pinned(&self, pod: &str, uid: &str) -> bool {
         self.is_committed(pod, uid) && self.get(pod, uid).is_some_and(|grant| grant.pinned)

@@ -43,6 +43,13 @@ impl BudgetEntry {
         written.iter().chain(unwritten.filter(is_new))
     }
 
+    /// Whether a write is known to have recorded the replacement, or the grant that it comes from.
+    pub(super) fn has_recorded(&self, pending: &PendingReplacement) -> bool {
+        let written = &self.object.status.pending_replacements;
+        let mut recorded = written.iter().chain(&self.unwritten.adopted);
+        recorded.any(|p| is_same(p, pending)) || self.ledger.is_recorded(&pending.pod, &pending.uid)
+    }
+
     /// The replacements as they are to be written.
     pub(super) fn aged_replacements(
         &self,

@@ -144,6 +144,22 @@ fn a_size_ends_although_every_instance_restarts_within_ten_minutes() {
     assert_eq!(replacements(&world), 0);
 }
 
+/// A grant is in transit when its budget is deleted and created again, and its pod goes otherwise.
+#[test]
+fn a_grant_that_was_never_recorded_leaves_no_owner_to_be_expected() {
+    let mut world = two_owners(1);
+    world.hold_calls();
+    let eviction = world.eviction("x-0");
+    world.submit(eviction);
+    world.delete_budget("one");
+    world.apply_budget(budget("one").per_replica().max_unavailable(1));
+    world.delete_pod("x-0");
+    world.release_calls();
+    world.advance(secs(2));
+    assert_eq!(replacements(&world), 0);
+    assert!(world.evict("y-0").is_allow(), "no grant took the pod of x");
+}
+
 /// Two pods of a group are evicted. The first one is back before the second one goes.
 #[test]
 fn a_second_grant_records_the_size_from_before_the_first() {
