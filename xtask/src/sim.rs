@@ -25,6 +25,9 @@ pub struct Args {
     /// With --planted: trials per bug
     #[arg(long, default_value_t = 5)]
     trials: u64,
+    /// With --planted: these bugs only
+    #[arg(long, value_name = "BUG,...")]
+    bug: Option<String>,
     /// With --seeds and --minutes: the first seed
     #[arg(long, value_name = "N")]
     from: Option<u64>,
@@ -69,7 +72,9 @@ pub fn run(args: &Args) -> Result<bool> {
             cargo.args([name, &value.to_string()]);
         }
     }
-    for (name, value) in [("--without", &args.without), ("--skip", &args.skip)] {
+    for (name, value) in
+        [("--without", &args.without), ("--skip", &args.skip), ("--bug", &args.bug)]
+    {
         if let Some(value) = value {
             cargo.args([name, value]);
         }

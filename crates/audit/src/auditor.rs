@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use crate::memory::{Memory, Moment};
 use crate::objects::{
-    Budget, BudgetKey, BudgetKeys, Grant, Millis, Name, Object, Operation, Pod, Scope,
+    Budget, BudgetKey, BudgetKeys, Grant, Millis, Name, Object, Operation, Pod, Scope, Selector,
 };
 use crate::state::State;
 
@@ -96,6 +96,15 @@ pub(crate) struct Recent {
     pub pod: Arc<Pod>,
 }
 
+/// Since when a budget has had its selector.
+#[derive(Clone, Debug)]
+struct Covers {
+    selector: Option<Selector>,
+    /// A budget that is deleted and created again with the same selector is the same.
+    since: Moment,
+    created: Moment,
+}
+
 /// A budget that was deleted.
 #[derive(Clone, Debug)]
 struct Deletion {
@@ -134,8 +143,8 @@ pub struct Auditor {
     pub(crate) unrecorded: Vec<Finding>,
     /// By the pod's uid: the highest generation that a status has shown.
     in_effect: BTreeMap<String, i64>,
-    /// When the spec of a stored budget was written.
-    since: BTreeMap<BudgetKey, Moment>,
+    /// Since when each budget has had its selector. Of deleted budgets too.
+    covers: BTreeMap<BudgetKey, Covers>,
     /// By budget: the grants that were on record when the budget's spec was written. Their requests were decided by an
     /// earlier spec, and may be answered later.
     decided_before: BTreeMap<BudgetKey, Vec<Grant>>,
@@ -153,8 +162,8 @@ impl Auditor {
     /// Everything that later findings depend on besides the stored objects, the time, and what
     /// [`Auditor::look`] keeps. Exploration compares it as text.
     pub fn remembered(&self) -> impl fmt::Debug + '_ {
-        let Self { memory, in_flight, losses, recorded, orphans, since, .. } = self;
-        (memory, in_flight, losses, recorded, orphans, since, &self.decided_before)
+        let Self { memory, in_flight, losses, recorded, orphans, covers, .. } = self;
+        (memory, in_flight, losses, recorded, orphans, covers, &self.decided_before)
     }
 
     pub fn in_flight(&self) -> &[Allow] {
@@ -175,9 +184,16 @@ impl Auditor {
         self.in_effect.get(uid).is_some_and(|shown| *shown >= generation)
     }
 
-    /// When the budget was created, or its spec was changed last.
-    pub fn spec_since(&self, budget: &BudgetKey) -> Option<Millis> {
-        self.since.get(budget).map(|since| since.0)
+    /// When the budget got its selector. A budget that was deleted and created again with the same selector counts from
+    /// its predecessor's: every process either knows the predecessor, or has learned of its deletion and lists the
+    /// budgets anew (semantics 6). Only a list that was sent in between shows neither.
+    pub fn covers_since(&self, budget: &BudgetKey) -> Option<Millis> {
+        self.covers.get(budget).map(|covers| covers.since.0)
+    }
+
+    /// When the budget was created last, or got its selector if that was later.
+    pub fn created_at(&self, budget: &BudgetKey) -> Option<Millis> {
+        self.covers.get(budget).map(|covers| covers.created.max(covers.since).0)
     }
 
     pub fn pass_time(&mut self, now: Millis) {
@@ -278,8 +294,8 @@ impl Auditor {
 
     fn budget_stored(&mut self, budget: &Budget) {
         let before = self.state.budgets.get(&budget.key).cloned();
+        self.note_selector(budget, before.as_deref());
         if before.as_ref().is_none_or(|before| !same_spec(before, budget)) {
-            self.since.insert(budget.key.clone(), Moment(self.now));
             self.decided_before.insert(budget.key.clone(), budget.status.grants.clone());
             self.memory.drop_deselected(budget);
         }
@@ -299,6 +315,18 @@ impl Auditor {
             if budget.scope == Scope::Replica && (is_new || recounts) {
                 self.keep(budget, grant, is_new);
             }
+        }
+    }
+
+    fn note_selector(&mut self, budget: &Budget, before: Option<&Budget>) {
+        let now = Moment(self.now);
+        let selector = budget.selector.clone();
+        let new = Covers { selector, since: now, created: now };
+        let covers = self.covers.entry(budget.key.clone()).or_insert_with(|| new.clone());
+        if covers.selector != new.selector {
+            *covers = new;
+        } else if before.is_none_or(|before| before.uid != budget.uid) {
+            covers.created = now;
         }
     }
 

@@ -117,16 +117,14 @@ impl Auditor {
 
     /// S3 for an operation that [`Auditor::allow`] has noted: every budget that covers the pod has a
     /// grant. A pod that is gone or on its way out has nothing left to lose. That no budget covers a pod
-    /// may be known as of five seconds ago, so a budget counts that existed then. So does a budget that was created
-    /// again: a process knew its predecessor, or has listed the budgets since that went.
+    /// may be known as of five seconds ago, so a budget counts that existed then, or whose predecessor did.
     pub fn judge_allow(&self, id: &str) -> Option<Finding> {
         let allow = self.in_flight.iter().find(|allow| allow.id == id)?;
         let pod = self.state.pods.get(&allow.pod)?;
         let at_stake = allow.hits(pod) && !pod.is_finished() && !pod.terminating;
         let is_known = |budget: &&Budget| {
-            let since = self.spec_since(&budget.key);
-            let is_old = since.is_none_or(|since| since + COVERAGE_AGE_MS < self.now);
-            allow.recorded || is_old || self.orphans.contains_key(&budget.key)
+            let since = self.covers_since(&budget.key);
+            allow.recorded || since.is_none_or(|since| since + COVERAGE_AGE_MS < self.now)
         };
         let mut covering = self.covering(pod).filter(|_| at_stake).filter(is_known);
         let budget = covering.find(|budget| !allow.budgets.contains(&budget.key))?;

@@ -79,7 +79,7 @@ impl Judge {
             let is_of = |grant: &&Grant| grant.uid == uid || (by_name && grant.pod == pod.name);
             let grant = budget.status.grants.iter().find(is_of);
             granted = granted.or_else(|| grant.map(|grant| grant.uid.clone()));
-            let since = self.auditor.spec_since(&budget.key);
+            let since = self.auditor.created_at(&budget.key);
             if grant.is_none() && since.is_some_and(|since| since + FRESH_MS <= asked) {
                 let budget = &budget.key;
                 missing.push(format!("S3: {budget}: {pod} ({uid}) was allowed without a record"));

@@ -26,13 +26,18 @@ pub fn number<T: FromStr>((name, value): (&str, &str)) -> Result<T, String> {
     value.parse().map_err(|_| format!("{name}: {value}?"))
 }
 
-/// 0 if everything held, 1 if something did not, 2 if the program could not run.
-pub fn exit_code(held: Result<bool, String>, usage: &str) -> ExitCode {
-    match held {
+/// Runs the program, or prints its help if the arguments ask for that. Exit code 0 says that everything held, 1 that
+/// something did not, 2 that the program could not run.
+pub fn run(help: &str, program: impl FnOnce() -> Result<bool, String>) -> ExitCode {
+    if std::env::args().skip(1).any(|arg| arg == "--help" || arg == "-h") {
+        print!("{help}");
+        return ExitCode::SUCCESS;
+    }
+    match program() {
         Ok(true) => ExitCode::SUCCESS,
         Ok(false) => ExitCode::FAILURE,
         Err(why) => {
-            eprintln!("error: {why}\nusage: {usage}");
+            eprint!("error: {why}\n\n{help}");
             ExitCode::from(2)
         }
     }

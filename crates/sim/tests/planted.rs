@@ -12,7 +12,6 @@ const EXPLORED: &[Bug] = &[
     Bug::RenewForEver,
     Bug::SkipCreation,
     Bug::GoneWithoutVersion,
-    Bug::KeepOldLists,
 ];
 
 #[test]

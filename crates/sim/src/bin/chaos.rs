@@ -7,17 +7,32 @@ use std::time::{Duration, Instant};
 use holdfast_sim::chaos::{Fault, Plan, Profile, Soak, minimise, report, run, soak};
 use holdfast_sim::program;
 
-const USAGE: &str = "--seed N | --seeds N [--from N] | --minutes M | --planted TRIALS
-[--profile swarm|native|lite|scale] [--without FAULT,...] [--skip STEP,FROM-TO,...]";
+const HELP: &str = "\
+Runs simulated worlds, each decided by a seed (docs/simulator.md). One of these says what to run:
+
+  --seed N                 this seed; print what it chose, and everything that happened
+  --seeds N                so many seeds; print counts by fault and by invariant
+  --minutes M              seeds for so many minutes
+  --planted TRIALS         plant bugs into the engine, one after the other, and print how many seeds it takes to find
+                           each (needs the feature planted-bugs)
+
+  --profile PROFILE        swarm (the default), native, unavailable, lite or scale
+  --from N                 with --seeds and --minutes: the first seed
+  --without FAULT,...      with --seed: faults to leave out
+  --skip STEP,FROM-TO,...  with --seed: steps to leave out
+  --bug BUG,...            with --planted: these bugs only
+";
 
 fn main() -> ExitCode {
-    program::exit_code(Args::parse().and_then(Args::run), USAGE)
+    program::run(HELP, || Args::parse()?.run())
 }
 
 struct Args {
     plan: Plan,
     mode: Mode,
     from: u64,
+    /// Names of planted bugs; none for all.
+    bugs: Vec<String>,
 }
 
 enum Mode {
@@ -30,7 +45,7 @@ enum Mode {
 impl Args {
     fn parse() -> Result<Self, String> {
         let mut plan = Plan::new(0, Profile::Swarm);
-        let (mut mode, mut from) = (None, 0);
+        let (mut mode, mut from, mut bugs) = (None, 0, Vec::new());
         for (name, value) in program::flags(&[])? {
             let number = || program::number((&name, &value));
             match name.as_str() {
@@ -49,11 +64,12 @@ impl Args {
                         plan.without.insert(fault);
                     }
                 }
+                "--bug" => bugs = value.split(',').map(str::to_owned).collect(),
                 "--skip" => plan.skip = parse_steps(&value)?,
                 _ => return Err(format!("{name}?")),
             }
         }
-        Ok(Self { plan, mode: mode.ok_or("what to run?")?, from })
+        Ok(Self { plan, mode: mode.ok_or("what to run?")?, from, bugs })
     }
 
     fn run(self) -> Result<bool, String> {
@@ -73,7 +89,7 @@ impl Args {
                 let within = Duration::from_mins(minutes);
                 Ok(tell(&soak(u64::MAX, within), self.plan.profile, started))
             }
-            Mode::Planted(trials) => planted(trials),
+            Mode::Planted(trials) => planted(trials, &self.bugs),
         }
     }
 }
@@ -105,15 +121,23 @@ fn tell(soak: &Soak, profile: Profile, started: Instant) -> bool {
 }
 
 #[cfg(feature = "planted-bugs")]
-#[expect(clippy::unnecessary_wraps, reason = "without the feature it is an error")]
-fn planted(trials: u64) -> Result<bool, String> {
-    let table = holdfast_sim::chaos::planted::table(trials);
+fn planted(trials: u64, names: &[String]) -> Result<bool, String> {
+    use holdfast_core::planted::Bug;
+    let named = |name: &String| Bug::ALL.iter().find(|bug| format!("{bug:?}") == *name);
+    if let Some(unknown) = names.iter().find(|name| named(name).is_none()) {
+        return Err(format!("bug {unknown}?"));
+    }
+    let mut bugs: Vec<Bug> = names.iter().filter_map(named).copied().collect();
+    if bugs.is_empty() {
+        bugs = Bug::ALL.to_vec();
+    }
+    let table = holdfast_sim::chaos::planted::table(&bugs, trials);
     println!("{table}");
     Ok(table.all_found())
 }
 
 #[cfg(not(feature = "planted-bugs"))]
-fn planted(_: u64) -> Result<bool, String> {
+fn planted(_: u64, _: &[String]) -> Result<bool, String> {
     Err("--planted needs the feature planted-bugs".to_owned())
 }
 

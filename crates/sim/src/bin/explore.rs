@@ -7,10 +7,19 @@ use std::time::Duration;
 use holdfast_sim::explore::{Limits, Outcome, SCOPES, Scope, explore, replay};
 use holdfast_sim::program;
 
-const USAGE: &str = "--list | [--scope NAME] [--states N] [--minutes M] [--threads N] | --scope NAME --replay SCHEDULE";
+const HELP: &str = "\
+Explores every schedule of small worlds (docs/simulator.md).
+
+  --list              print the scopes
+  --scope NAME        explore this scope only
+  --states N          explore at most N states of each scope
+  --minutes M         explore each scope for at most M minutes
+  --threads N         use N threads
+  --replay SCHEDULE   with --scope: run this schedule, and print its steps
+";
 
 fn main() -> ExitCode {
-    program::exit_code(Args::parse().and_then(Args::run), USAGE)
+    program::run(HELP, || Args::parse()?.run())
 }
 
 struct Args {

@@ -1,11 +1,15 @@
 //! The auditor follows the world, and the invariants ask it.
 
-use holdfast_audit::{Finding, Rule};
+use std::collections::{BTreeMap, BTreeSet};
+
+use holdfast_audit::objects::{Budget, BudgetKey, Object};
+use holdfast_audit::{Auditor, Finding, Rule};
 use holdfast_core::Kind;
 use holdfast_core::invariant::Invariant;
 
 use super::run::Run;
 use crate::audited;
+use crate::world::World;
 
 impl Run {
     /// Shows the auditor what has happened since the last call.
@@ -14,7 +18,12 @@ impl Run {
         for (_, input) in self.world.history_from(self.audited) {
             self.audited += 1;
             match audited::change(input) {
-                Some((object, false)) => self.auditor.stored(object),
+                Some((object, false)) => {
+                    if let Object::Budget(budget) = &object {
+                        note_creation(&mut self.missed, &self.auditor, &self.world, budget);
+                    }
+                    self.auditor.stored(object);
+                }
                 Some((object, true)) => self.auditor.deleted(&object),
                 None => {}
             }
@@ -53,4 +62,20 @@ impl Run {
             self.require(invariant, false, || format!("{} {}", finding.budget, finding.message));
         }
     }
+}
+
+/// Notes which running instances had been told of no budget of this name when the budget was created.
+fn note_creation(
+    missed: &mut BTreeMap<BudgetKey, BTreeSet<usize>>,
+    auditor: &Auditor,
+    world: &World,
+    budget: &Budget,
+) {
+    let before = auditor.state().budgets.get(&budget.key);
+    if before.is_some_and(|before| before.uid == budget.uid) {
+        return;
+    }
+    let instances = world.instances.iter().enumerate().filter(|(_, i)| i.engine.is_some());
+    let untold = instances.filter(|(_, i)| !i.view.state.budgets.contains_key(&budget.key));
+    missed.insert(budget.key.clone(), untold.map(|(index, _)| index).collect());
 }

@@ -24,7 +24,7 @@ const DRAINS_WITHIN: Duration = Duration::from_hours(2);
 /// A status is written within this time, whatever the instance's clock.
 const STATUS_FOLLOWS: Duration = Duration::from_secs(10);
 const WAITS_MAX: usize = 6;
-/// The size of a group is recorded for ten minutes (semantics 3), on the slowest clock.
+/// Every process keeps the recorded size of a group for ten minutes (semantics 3), on the slowest clock.
 const SIZES_END: Duration = Duration::from_mins(13);
 
 impl Run {
@@ -44,6 +44,7 @@ impl Run {
         if self.world.budgets().any(keeps_a_size) {
             self.advance(SIZES_END);
         }
+        invariants::after_sizes(self);
         self.rested_at = self.world.revision();
         self.advance(Duration::from_mins(5));
         invariants::after_rest(self);
@@ -195,6 +196,6 @@ impl Run {
 }
 
 /// Whether the budget waits for a group to be refilled. The write that ends the wait is not due yet.
-fn keeps_a_size(budget: &Budget) -> bool {
+pub(super) fn keeps_a_size(budget: &Budget) -> bool {
     budget.status.pending_replacements.iter().any(|pending| pending.size > 0)
 }

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-use holdfast_audit::Auditor;
+use holdfast_audit::{Auditor, objects as audit};
 use holdfast_core::invariant::Invariant;
 use holdfast_core::model::{BudgetKey, ObjectKey, Timestamp};
 use holdfast_core::{Config, Kind};
@@ -30,6 +30,8 @@ pub(super) struct Run {
     pub auditor: Auditor,
     /// So many events of the world's history the auditor has seen.
     pub audited: usize,
+    /// By budget: the running instances that had been told of no budget of this name when it was created last.
+    pub missed: BTreeMap<audit::BudgetKey, BTreeSet<usize>>,
     pub history: invariants::History,
     pub candidates: Vec<Candidate>,
     pub lease: Option<holdfast_core::lease::Record>,
@@ -85,6 +87,7 @@ impl Run {
             allowed: Vec::new(),
             auditor: Auditor::default(),
             audited: 0,
+            missed: BTreeMap::new(),
             history: invariants::History::default(),
             lease: None,
             drains: BTreeSet::new(),

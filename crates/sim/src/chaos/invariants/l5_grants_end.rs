@@ -1,8 +1,9 @@
-//! After the faults a denied request leaves no grant, and then all grants end.
+//! After the faults a denied request leaves no grant, then all grants end, and then all recorded sizes of groups.
 
 use holdfast_core::invariant::Invariant;
 
 use crate::chaos::clients::Outcome;
+use crate::chaos::rest::keeps_a_size;
 use crate::chaos::run::Run;
 
 pub fn after_refunds(run: &mut Run) {
@@ -25,6 +26,15 @@ pub fn at_rest(run: &mut Run) {
         let none = status.grants.is_empty() && status.disrupted_pods.is_empty();
         run.require(Invariant::L5, none, || {
             format!("{} still holds {:?}", budget.key, status.grants)
+        });
+    }
+}
+
+pub fn after_sizes(run: &mut Run) {
+    for budget in run.world.budgets() {
+        let pending = &budget.status.pending_replacements;
+        run.require(Invariant::L5, !keeps_a_size(budget), || {
+            format!("{} still keeps the size of a group: {pending:?}", budget.key)
         });
     }
 }

@@ -115,6 +115,11 @@ pub(super) fn at_rest(run: &mut Run) {
     l5_grants_end::at_rest(run);
 }
 
+/// Nothing has happened for as long as the size of a group is kept.
+pub(super) fn after_sizes(run: &mut Run) {
+    l5_grants_end::after_sizes(run);
+}
+
 /// Nothing has happened since `at_rest`.
 pub(super) fn after_rest(run: &mut Run) {
     l2_silent::after_rest(run);

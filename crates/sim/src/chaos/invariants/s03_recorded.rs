@@ -1,7 +1,8 @@
 //! An allowed eviction has a grant in every covering budget. (That a denied one has none after refunds is L5.)
 //!
 //! A budget counts that the instance had been told of, or that has covered the pod for so long that an
-//! answer which rests on fresh data knows of it (semantics 6).
+//! answer which rests on fresh data knows of it (semantics 6). A budget is identified by kind and name: one that was
+//! deleted and created again with the same selector has covered the pod all the time.
 
 use holdfast_audit::objects as audit;
 use holdfast_core::invariant::Invariant;
@@ -11,9 +12,9 @@ use crate::audited;
 use crate::chaos::clients::{Allowed, Asked};
 use crate::chaos::run::Run;
 
-/// Which budgets cover a pod is known as of five seconds before the decision, which may be nine seconds
-/// before the answer; both on a clock that may run at 0.8 times the rate.
-const FRESH_MS: i64 = 20_000;
+/// Which budgets cover a pod is known as of five seconds before the decision, on a clock that may run at 0.8 times the
+/// rate. Nothing is decided before the request came.
+const FRESH_MS: i64 = 6_250;
 
 /// An allow without any grant, because no budget covers the pod.
 pub fn after_pass(run: &mut Run, asked: &Asked) {
@@ -45,19 +46,28 @@ pub fn after_allow(run: &mut Run, asked: &Asked, allowed: &Allowed) {
     for budget in run.auditor.covering(pod).filter(|b| concerns(b, asked.operation)) {
         // When the pod is gone, the grant may have passed to the next of the name already.
         let is_of = |g: &audit::Grant| g.uid == allowed.uid || (gone && g.pod == allowed.pod.name);
-        let recorded = budget.status.grants.iter().any(is_of);
+        // The predecessor of a budget that was created again may have the grant.
+        let allow = run.auditor.in_flight().iter().find(|allow| allow.id == allowed.eviction);
+        let recorded = budget.status.grants.iter().any(is_of)
+            || allow.is_some_and(|allow| allow.budgets.contains(&budget.key));
         run.require(Invariant::S3, recorded || !is_known(run, asked, budget, pod), || {
             format!("{} has no grant in {}", allowed.eviction, budget.key)
         });
     }
 }
 
-/// Whether the instance must know that this budget covers this pod.
+/// Whether the instance must know that a budget of this name covers this pod.
 fn is_known(run: &Run, asked: &Asked, budget: &audit::Budget, pod: &audit::Pod) -> bool {
     let told = &run.world.view_of(asked.instance).state;
-    let told = told.budgets.get(&budget.key);
-    let told = told.is_some_and(|told| told.uid == budget.uid && told.covers(pod));
-    let since = run.auditor.spec_since(&budget.key);
+    let told = told.budgets.get(&budget.key).is_some_and(|told| told.covers(pod));
+    // A list that was sent before the budget was created again counts only for an instance that had learned of its
+    // predecessor's deletion by then.
+    let missed = run.missed.get(&budget.key).is_some_and(|missed| missed.contains(&asked.instance));
+    let since = if missed {
+        run.auditor.created_at(&budget.key)
+    } else {
+        run.auditor.covers_since(&budget.key)
+    };
     told || since.is_some_and(|since| since + FRESH_MS <= asked.at.0)
 }
 
