@@ -1,4 +1,5 @@
-//! What the programs of cargo-fuzz share: each is one target of `holdfast_server::fuzz`, by its name.
+//! Shared code of the cargo-fuzz programs. Each program is one target of `holdfast_server::fuzz`, by its
+//! name.
 
 use std::{env, fs, path::Path};
 
@@ -6,7 +7,7 @@ pub use libfuzzer_sys;
 
 use holdfast_server::fuzz::{Target, target};
 
-/// All of a program.
+/// The whole content of a program.
 #[macro_export]
 macro_rules! target {
     () => {
@@ -21,7 +22,8 @@ pub fn run(name: &str, input: &[u8]) {
     let _ = (named(name).run)(input);
 }
 
-/// Puts the seeds into the corpus before libFuzzer reads it. So they stand in one place, beside the decoders.
+/// Writes the seeds into the corpus before libFuzzer reads it, so that the seeds are only beside the
+/// decoders.
 pub fn plant(name: &str) {
     let corpus = env::args().skip(1).find(|arg| Path::new(arg).is_dir());
     let Some(corpus) = corpus else { return };

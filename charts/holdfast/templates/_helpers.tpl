@@ -1,4 +1,4 @@
-{{/* Holdfast and its webhooks name each other: there is one place for them. */}}
+{{/* Holdfast and its webhooks refer to each other by name, so both are in one namespace. */}}
 {{- define "holdfast.check" -}}
 {{- if ne .Release.Namespace "holdfast-system" }}
 {{- fail "install it into namespace holdfast-system: helm install --namespace holdfast-system --create-namespace" }}

@@ -1,5 +1,5 @@
-//! What one pod costs in memory, against the full type. The figure decides how large a cluster one
-//! instance can watch. In a test binary of its own, because it counts every allocation.
+//! The memory of one pod, compared with the full type. It decides how large a cluster one instance can watch.
+//! This is a separate test binary, because it counts every allocation.
 
 use holdfast_api::pod::Pod as WirePod;
 use peak_alloc::PeakAlloc;
@@ -7,7 +7,7 @@ use peak_alloc::PeakAlloc;
 #[global_allocator]
 static HEAP: PeakAlloc = PeakAlloc;
 
-/// A pod as a cluster serves it: managed fields, two containers, volumes, probes, nine labels.
+/// A pod as a cluster returns it: managed fields, two containers, volumes, probes, nine labels.
 const POD: &str = include_str!("fixtures/pod.json");
 
 #[test]
@@ -31,12 +31,12 @@ fn a_pod_costs_at_most_an_eighth_of_the_full_type() {
     println!("  while decoding            {wire}");
     println!("  kept in the engine        {model}");
     assert!((8_000..=10_000).contains(&json.len()), "the fixture is {} bytes", json.len());
-    // Against the smaller figure: caches of the full type usually drop the managed fields.
+    // Compare with the smaller number: caches of the full type usually drop the managed fields.
     assert!(wire * 8 <= stripped, "{wire} bytes while decoding, {stripped} in full");
     assert!(model * 8 <= stripped, "{model} bytes kept, {stripped} in full");
 }
 
-/// Stack and heap of what is made, without what making it took.
+/// Returns stack and heap of the result, without the temporary memory of its creation.
 fn bytes_kept<T>(make: impl FnOnce() -> T) -> usize {
     let before = HEAP.current_usage();
     let made = make();
@@ -45,7 +45,7 @@ fn bytes_kept<T>(make: impl FnOnce() -> T) -> usize {
     size_of::<T>() + heap
 }
 
-/// The fixture is indented for people; API servers do not indent.
+/// Removes the indentation of the fixture: API servers do not indent.
 fn compact(json: &str) -> String {
     let value: serde_json::Value = serde_json::from_str(json).expect("the fixture is JSON");
     value.to_string()

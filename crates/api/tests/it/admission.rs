@@ -5,7 +5,7 @@ use holdfast_core::model::{BudgetKey, Timestamp};
 use holdfast_core::verdict::{AllowReason, Allowed, Cause, Denial, DenyReason, Verdict};
 use serde_json::{Value, json};
 
-/// What an API server sends for `kubectl drain`.
+/// Returns the review that an API server sends for `kubectl drain`.
 fn review() -> Value {
     json!({
         "kind": "AdmissionReview",
@@ -107,7 +107,7 @@ fn an_error_names_the_field() {
         (json!({}), "request", None),
         (json!({"request": null}), "request", None),
         (with("/request/uid", json!("")), "request.uid", None),
-        // Logs have it as it is.
+        // The uid is written to logs without escaping.
         (with("/request/uid", json!("r1\nr2")), "request.uid", None),
         (with("/request/uid", json!("r 1")), "request.uid", None),
         (with("/request/uid", json!("r\u{202e}1")), "request.uid", None),
@@ -138,7 +138,7 @@ fn an_error_names_the_field() {
     }
 }
 
-/// Pinned to the pod that was decided about, wherever the request leaves room for that.
+/// An allowed answer pins the eviction to the pod, in each form of the request.
 #[test]
 fn allowed() {
     const UID: &str = "d6f2";
@@ -166,7 +166,7 @@ fn allowed() {
     }
 }
 
-/// Let on, it could take the next pod of that name, of which nothing is recorded.
+/// If the request continued, it could evict the next pod of that name, which has no grant.
 #[test]
 fn a_pod_that_is_gone_is_not_found() {
     let gone = Allowed { reason: AllowReason::PodGone, uid: None, grants: vec![] };

@@ -15,7 +15,7 @@ fn with_spec(spec: &Value) -> Budget {
     budget(&json!({"metadata": {"name": "b", "namespace": "ns"}, "spec": spec}))
 }
 
-/// Every field set, so that a field that one direction forgets shows.
+/// Returns a status with every field set, so that a field that one direction loses shows.
 fn full_status() -> Value {
     json!({
         "observedGeneration": 3,

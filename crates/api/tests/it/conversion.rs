@@ -1,4 +1,4 @@
-//! Between `v1alpha1` and `v1beta1`: nothing is lost, whoever writes.
+//! Conversion between `v1alpha1` and `v1beta1`: no client loses fields.
 
 use holdfast_api::decode;
 use holdfast_api::unavailable::convert::convert;
@@ -50,7 +50,7 @@ fn object(version: &str, annotations: &Value, spec: &Value) -> Value {
     })
 }
 
-/// What the budget comes to.
+/// Returns the decoded spec of the budget.
 fn meaning(object: &Value) -> BudgetSpec {
     decode::unavailable_budget(object.to_string().as_bytes()).expect("it is a budget").spec
 }
@@ -82,7 +82,7 @@ fn fields_become_annotations() {
     assert_eq!(carried, json!({"ignoredPodSelector": ignored, "podGroupPolicy": groups}));
 }
 
-/// Kruise deletes an annotation whose field is empty, though on a `v1beta1` object it counts.
+/// Kruise deletes an annotation if its field is empty, although the annotation counts on a `v1beta1` object.
 #[test]
 fn an_annotation_that_counts_is_kept() {
     let new = object(BETA, &json!({OPERATIONS: "DELETE", REPLICAS: "7"}), &json!({}));
@@ -91,7 +91,7 @@ fn an_annotation_that_counts_is_kept() {
     assert_eq!(meaning(&to(BETA, &old)), meaning(&new));
 }
 
-/// A Go client that is built on Kruise's types drops the fields that it does not know.
+/// A Go client with Kruise's types drops the fields that it does not know.
 #[test]
 fn an_old_client_that_writes_what_it_read_drops_nothing() {
     let spec = json!({"maxUnavailable": 1, "ignoredPodSelector": {"matchLabels": {"a": "b"}},
@@ -128,8 +128,8 @@ fn objects_of_the_wanted_version_are_left_alone() {
     assert_eq!(review(BETA, &[])["convertedObjects"], json!([]));
 }
 
-/// Kruise fails here, and with one such object every list of the kind. Who writes one is told by the validating
-/// webhook, in Kruise's words.
+/// Kruise fails here, and with one such object every list of the kind fails. The validating webhook refuses
+/// such an object, with Kruise's message.
 #[test]
 fn a_budget_that_cannot_be_read_keeps_no_others_from_being_listed_and_allows_nothing() {
     for (annotations, why) in [
@@ -139,7 +139,7 @@ fn a_budget_that_cannot_be_read_keeps_no_others_from_being_listed_and_allows_not
         ),
         (json!({REPLICAS: "many"}), "failed to parse pub.kruise.io/protect-total-replicas: "),
         (json!({FIELDS: "{"}), "failed to parse pub.kruise.io/v1beta1-fields: "),
-        // No schema sees these.
+        // No schema checks these.
         (
             json!({FIELDS: r#"{"podGroupPolicy":{"groupLabelKey":5}}"#}),
             "failed to parse pub.kruise.io/v1beta1-fields: ",
@@ -188,7 +188,7 @@ fn selector() -> impl Strategy<Value = Value> {
     ]
 }
 
-/// Fields that both versions have.
+/// Returns fields that both versions have.
 fn common() -> impl Strategy<Value = Value> {
     let groups = prop::option::of(
         (1..4)
@@ -212,7 +212,7 @@ fn common() -> impl Strategy<Value = Value> {
     )
 }
 
-/// As people write them.
+/// Returns lists as users write them.
 fn list() -> impl Strategy<Value = String> {
     let separator = prop::sample::select(vec![",", ", ", " ,", ",,"]);
     (operations(), separator).prop_map(|(names, separator)| names.join(separator))
@@ -271,7 +271,7 @@ proptest! {
         let old = to(ALPHA, &new);
         let back = to(BETA, &old);
         prop_assert_eq!(meaning(&back), meaning(&new));
-        // What had an annotation alone has a field, too, and the other way round.
+        // Annotations without a field get a field, and fields without an annotation get one.
         for field in ["selector", "maxUnavailable", "ignoredPodSelector", "podGroupPolicy"] {
             prop_assert_eq!(&back["spec"][field], &new["spec"][field], "{}", field);
         }

@@ -75,8 +75,7 @@ fn the_conversion_webhook_is_filled_in() {
     );
 }
 
-/// The API server prunes what the schema does not know, so a field missing there is lost.
-/// One with every field set.
+/// Returns an entry with every field set. The API server drops fields that the schema does not have.
 fn replacement() -> PendingReplacement {
     PendingReplacement {
         pod: "p".into(),
@@ -126,7 +125,7 @@ fn the_schema_has_the_fields_of_the_structs() {
     }
 }
 
-/// `v1alpha1` has annotations in place of the fields that it lacks.
+/// `v1alpha1` has annotations for the fields that it lacks.
 #[test]
 fn the_schemas_of_unavailable_budgets_have_the_fields_of_the_structs() {
     let (requirement, selector, condition, grant) = shared();
@@ -180,7 +179,7 @@ fn the_schemas_of_unavailable_budgets_have_the_fields_of_the_structs() {
     }
 }
 
-/// With every field set, so that it shows.
+/// Returns objects with every field set.
 fn shared() -> (Requirement, LabelSelector, Condition, Grant) {
     let requirement = Requirement { values: vec!["v".into()], ..Requirement::default() };
     let selector = LabelSelector {

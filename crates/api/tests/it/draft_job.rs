@@ -1,6 +1,6 @@
-//! KEP-5682's job of ten replicas of eight pods, in the shape of its draft: from JSON to a verdict.
+//! KEP-5682's job of ten replicas of eight pods, in the shape of its draft, from JSON to a verdict.
 //!
-//! Here and not end to end: no API server keeps these fields of a pod any more, 1.37 drops them.
+//! This is not an end-to-end test, because no API server keeps these pod fields any more: 1.37 drops them.
 
 use holdfast_api::decode::{Decoded, decode};
 use holdfast_core::io::{Change, Command, Input, Kind, SnapshotOutcome, WriteOutcome};
@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 
 const WORKLOADS: Kind = Kind::Workload(GroupApi::Kubernetes);
 
-/// Eighty pods that name only their pod group could be one replica or eighty: nothing may go.
+/// Eighty pods that name only their pod group could be one replica or eighty, so none may be evicted.
 #[test]
 fn without_replica_keys_the_job_fails_closed() {
     let (verdict, status) = evict_one_of(|_| json!({"workload": {"name": "w", "podGroup": "t"}}));
@@ -38,7 +38,7 @@ fn with_replica_keys_it_counts_ten_replicas() {
     assert_eq!(status.disruptions_allowed, 0);
 }
 
-/// The answer for the first pod, and the budget's last status.
+/// Returns the answer for the first pod, and the budget's last status.
 fn evict_one_of(reference: impl Fn(usize) -> Value) -> (Verdict, BudgetStatus) {
     let mut cluster = Cluster {
         engine: Engine::new(Config::default()),
@@ -88,7 +88,7 @@ fn evict_one_of(reference: impl Fn(usize) -> Value) -> (Verdict, BudgetStatus) {
     (verdict.expect("it is answered"), status)
 }
 
-/// As much of an API server as the engine asks for here: it takes every status.
+/// The parts of an API server that the engine needs here. It accepts every status.
 struct Cluster {
     engine: Engine,
     now: i64,

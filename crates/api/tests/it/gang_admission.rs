@@ -1,4 +1,4 @@
-//! Pods that are put into their group when they are created, and the workloads that ask for it.
+//! Reviews of pods that are created into a group, and of workloads that ask for groups.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;

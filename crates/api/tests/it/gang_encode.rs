@@ -1,4 +1,4 @@
-//! What is made for gangs.
+//! The objects that Holdfast creates for gangs.
 
 use holdfast_api::crd;
 use holdfast_api::gang::encode::{ApiVersion, pod_group, workload};
@@ -146,7 +146,7 @@ fn groups_that_are_no_gangs() {
     }
 }
 
-/// What has been made is read as what it was made from.
+/// The created objects decode to their origin.
 #[test]
 fn there_and_back() {
     for (api, version) in ALL.map(|version| {
@@ -181,7 +181,7 @@ fn versions_that_have_pod_groups() {
     assert_eq!(ApiVersion::of_kubernetes("v1alpha1"), None);
 }
 
-/// The API server prunes what the schema does not know, so a field missing there is lost.
+/// The API server drops fields that the schema does not have.
 #[test]
 fn the_schemas_have_the_fields_that_are_written() {
     fn check(path: &str, written: &Value, schema: &Value) {

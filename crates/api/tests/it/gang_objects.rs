@@ -1,4 +1,4 @@
-//! What gangs are decided by, besides pods.
+//! The objects on which gangs depend, except pods.
 
 use holdfast_api::gang::{Object, decode};
 use holdfast_core::gang::{
@@ -221,7 +221,7 @@ fn groups() {
     assert!(!empty.protected && empty.slot.is_none() && empty.status.conditions.is_empty());
 }
 
-/// What it would be is for budgets alone: the pods of such a group do not wait for each other.
+/// The annotation is only for budgets: the pods of such a group do not wait for each other.
 #[test]
 fn basic_stays_basic() {
     let found = group(json!({"metadata": {"annotations": {"holdfast.dev/min-count": "8"}},

@@ -1,4 +1,4 @@
-//! Pods, as gangs look at them.
+//! Pods, with the fields that gangs need.
 
 use holdfast_api::gang::{Object, decode};
 use holdfast_core::gang::{

@@ -85,7 +85,7 @@ fn pod_groups_in_every_shape() {
     }
 }
 
-/// Budgets take the pods of such a group for a gang, even though nothing starts them as one.
+/// Budgets count such a group as a gang, although its pods do not start together.
 #[test]
 fn a_basic_group_can_say_what_its_min_count_would_be() {
     let basic = json!({"basic": {}});

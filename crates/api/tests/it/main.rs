@@ -1,4 +1,4 @@
-//! What comes over the wire, shape by shape, and what the engine gets to see of it.
+//! Tests of decoding: every shape of the objects, and the resulting input of the engine.
 
 mod admission;
 mod budget;

@@ -106,7 +106,7 @@ fn scales() {
     assert!(error.message.contains("uid"), "{error}");
 }
 
-/// The labels that pods will carry: those of the template, and those that the controller always adds.
+/// The labels that pods will have: those of the template, and those that the controller always adds.
 #[test]
 fn pod_templates_of_every_kind_that_has_them() {
     let template = json!({"metadata": {"labels": {"app": "a"}},

@@ -1,4 +1,4 @@
-//! Deletions, updates and resizes as the API server describes them.
+//! Reviews of deletions, updates and resizes of pods.
 
 use holdfast_api::admission::{Pin, PodDisruption, PodReview, ReviewAnswer, Toleration};
 use holdfast_core::model::{Operation, Timestamp};
@@ -51,7 +51,7 @@ fn delete() -> Value {
     review("DELETE", "", &old(), &Value::Null)
 }
 
-/// An update of the pod at this place in it.
+/// Returns an update of the pod at this path.
 fn update(pointer: &str, value: Value) -> Value {
     let mut new = old();
     set(&mut new, pointer, value);

@@ -1,4 +1,5 @@
-//! Whether a pod is what it should be: for `PodUnavailableBudget`s, which guard updates in place too.
+//! Whether the status of a pod agrees with its spec. `PodUnavailableBudget`s need this, because they also
+//! protect from updates in place.
 
 use holdfast_api::decode;
 use holdfast_core::model::Pod;
@@ -16,7 +17,7 @@ fn pod(metadata: &Value, spec: &Value, status: &Value) -> Pod {
     decode::pod(json.to_string().as_bytes()).unwrap_or_else(|error| panic!("{error}\n{json}"))
 }
 
-/// One container: the image that it should run, the one that it does, and the id of that.
+/// Returns a pod with one container: the image of the spec, the image of the status, and its id.
 fn running(annotations: &Value, image: &str, runs: &str, id: &str) -> Pod {
     pod(
         &json!({"annotations": annotations}),
@@ -72,8 +73,8 @@ fn digests_are_compared_where_they_can_be() {
         (format!("docker-pullable://registry.example.com/web@{WANTED}"), true, true),
         (format!("mirror.example.com/web@{WANTED}"), true, true),
         (format!("registry.example.com/web@{OTHER}"), false, false),
-        // Of the image's configuration, as containerd has it: Kruise never finds such a pod available,
-        // and so never protects it (openkruise/kruise#2570).
+        // The id is that of the image's configuration, as in containerd: Kruise never counts such a pod as
+        // available, so it never protects the pod (openkruise/kruise#2570).
         (OTHER.to_owned(), true, false),
         (String::new(), true, false),
     ] {
@@ -141,7 +142,7 @@ fn updates_in_place_by_kruise() {
     }
 }
 
-/// Kruise looks no further when all images have digests (openkruise/kruise#2563).
+/// If all images have digests, Kruise checks nothing else (openkruise/kruise#2563).
 #[test]
 fn updates_in_place_to_a_digest() {
     let image = format!("web@{WANTED}");

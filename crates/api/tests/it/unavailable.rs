@@ -152,7 +152,7 @@ fn what_cannot_be_read_allows_nothing() {
     }
 }
 
-/// Every field set, so that a field that one direction forgets shows.
+/// Returns a status with every field set, so that a field that one direction loses shows.
 fn full_status() -> Value {
     json!({
         "observedGeneration": 3,

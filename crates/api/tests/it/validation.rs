@@ -1,5 +1,5 @@
-//! Which `PodUnavailableBudget`s are refused, and in which words. The tables cover what Kruise's own tests of its
-//! webhook cover; where we rule otherwise, a comment says why.
+//! Which `PodUnavailableBudget`s are refused, and with which messages. The tables have the cases of Kruise's
+//! own webhook tests. Where Holdfast decides differently, a comment gives the reason.
 
 use holdfast_api::admission::BudgetReview;
 use holdfast_api::decode;
@@ -19,12 +19,12 @@ fn object(name: &str, spec: &Value) -> Value {
     })
 }
 
-/// A valid one.
+/// Returns a valid spec.
 fn spec() -> Value {
     json!({"selector": {"matchLabels": {"app": "web"}}, "maxUnavailable": "30%"})
 }
 
-/// With these fields in place of its own; `null` takes one out.
+/// Returns the spec with these fields replaced. `null` removes a field.
 fn spec_with(fields: &Value) -> Value {
     let mut spec = spec();
     for (field, value) in fields.as_object().into_iter().flatten() {
@@ -59,7 +59,7 @@ fn valid_budgets() {
         json!({"protectTotalReplicas": 15}),
         json!({"ignoredPodSelector": {"matchLabels": {"canary": "true"}}}),
         json!({"podGroupPolicy": {"groupLabelKey": "example.com/group"}}),
-        // In groups both may be set, and both hold.
+        // With groups both may be set, and both apply.
         json!({"minAvailable": 1, "podGroupPolicy": {"groupLabelKey": "g", "minReadyReplicas": 2}}),
     ] {
         assert_eq!(errors_of(&object("b", &spec_with(&fields))), [""; 0], "{fields}");
@@ -188,7 +188,7 @@ fn annotations() {
             json!({}),
             Some(field(REPLICAS, "\"many\": must be a valid int32")),
         ),
-        // Kruise takes it, and protects none of no pods.
+        // Kruise accepts it, although the budget then protects nothing.
         (
             json!({REPLICAS: "0"}),
             json!({}),
@@ -196,7 +196,7 @@ fn annotations() {
         ),
         (json!({OPERATIONS: "DELETE,UPDATE"}), json!({}), None),
         (json!({OPERATIONS: ""}), json!({}), None),
-        // Kruise takes it on a v1beta1 object, though it counts there.
+        // Kruise accepts it on a v1beta1 object, although it counts there.
         (
             json!({OPERATIONS: "delete"}),
             json!({}),
@@ -260,7 +260,7 @@ fn conflicts_with_others() {
         (&web, selecting("other", json!({"app": "web"})), selector_conflict, "the same"),
         (&web, selecting("other", json!({"app": "db"})), None, "another value"),
         (&web, selecting("other", json!({"tier": "x"})), None, "nobody can tell"),
-        // Kruise compares only selectors of exactly the same keys.
+        // Kruise compares only selectors with exactly the same keys.
         (
             &web,
             selecting("other", json!({"app": "web", "tier": "x"})),
@@ -307,7 +307,7 @@ fn review(operation: &str, old: &Value, new: &Value) -> Value {
     })
 }
 
-/// None if it is allowed.
+/// Returns None if the object is allowed.
 fn refusal(review: &Value, others: &[Budget]) -> Option<String> {
     let parsed = BudgetReview::parse(review.to_string().as_bytes()).expect("it is a review");
     assert_eq!(parsed.namespace, "shop");
@@ -360,7 +360,7 @@ fn reviews() {
         (review("UPDATE", &good, &moved), Some(fixed)),
         (review("UPDATE", &alpha(json!({}), &spec()), &moved), Some(fixed)),
         (review("UPDATE", &alpha(json!({}), &spec()), &good), None),
-        // One that was there before the webhook can be mended.
+        // An object from before the webhook can be corrected.
         (
             review(
                 "UPDATE",
@@ -401,7 +401,7 @@ fn an_old_version_drops_nothing() {
     let policy = spec_with(&json!({"podGroupPolicy": {"groupLabelKey": "g"}}));
     let half = refused(&alpha(None, &policy)).expect("it drops one");
     assert!(!half.contains("podGroupPolicy") && half.contains("ignoredPodSelector"), "{half}");
-    // Who knows them may take them away.
+    // A client that knows the fields may remove them.
     assert_eq!(refused(&object("b", &spec())), None);
 }
 
