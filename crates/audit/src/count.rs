@@ -112,8 +112,8 @@ fn count_replica(
     (replica, pods): (&Replica, &[&Pod]),
     lost: Lost<'_>,
 ) -> ReplicaCount {
-    let counts =
-        |pod: &Pod| is_healthy(budget, pod) && !lost(pod) && !replica::is_abandoned(state, pod);
+    let holds = |pod: &Pod| is_healthy(budget, pod) && !lost(pod);
+    let counts = |pod: &Pod| holds(pod) && !replica::is_abandoned(state, pod, holds);
     let healthy_pods = number(pods.iter().filter(|pod| counts(pod)).count());
     let min = replica::min_count(budget, state, memory, replica, pods);
     let leaving = pods.iter().all(|pod| replica::is_leaving(state, pod, replica));

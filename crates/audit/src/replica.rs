@@ -92,9 +92,9 @@ pub fn is_leaving(state: &State, pod: &Pod, replica: &Replica) -> bool {
     group(state, namespace, replica).is_some_and(|group| group.terminating)
 }
 
-/// Whether a worker of a `LeaderWorkerSet` group ends with the `StatefulSet` of an earlier leader (semantics 5). It may
-/// be Ready beside the next leader until then.
-pub fn is_abandoned(state: &State, pod: &Pod) -> bool {
+/// Whether a worker of a `LeaderWorkerSet` group ends with its `StatefulSet`, which ends with its leader: the leader is
+/// not there or `holds` says that it may go (semantics 5). The worker may be Ready beside the next leader until then.
+pub fn is_abandoned(state: &State, pod: &Pod, holds: impl Fn(&Pod) -> bool) -> bool {
     let set =
         pod.controller.as_ref().filter(|c| pod.lws.is_some() && c.kind.is("apps", "StatefulSet"));
     let Some(reference) = set else { return false };
@@ -107,7 +107,7 @@ pub fn is_abandoned(state: &State, pod: &Pod) -> bool {
     let leader = set.controller.as_ref().filter(|c| c.kind.is("", "Pod"));
     leader.is_some_and(|leader| {
         let pod = state.pods.get(&Name::new(namespace, &leader.name));
-        !pod.is_some_and(|pod| pod.uid == leader.uid && !pod.terminating)
+        !pod.is_some_and(|pod| pod.uid == leader.uid && holds(pod))
     })
 }
 

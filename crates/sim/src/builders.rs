@@ -341,6 +341,12 @@ impl OwnerBuilder {
         self
     }
 
+    /// A `LeaderWorkerSet` with restartPolicy `None`.
+    pub fn keeps_group(mut self) -> Self {
+        self.0.lws_keeps_group = true;
+        self
+    }
+
     pub fn group_size(mut self, pods: i64) -> Self {
         self.0.group_size = Some(pods);
         self

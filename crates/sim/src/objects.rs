@@ -161,9 +161,12 @@ impl World {
     fn fill_uid(&self, namespace: &str, controller: &mut Option<ControllerRef>) {
         let Some(controller) = controller.as_mut().filter(|c| c.uid.is_empty()) else { return };
         let name = ObjectKey::new(namespace, controller.name.clone());
-        controller.uid = match self.truth.owners.get(&(controller.group_kind.clone(), name)) {
-            Some(owner) => owner.uid.clone(),
-            None => NOBODY.to_owned(),
+        let uid = if controller.group_kind.is("", "Pod") {
+            self.truth.pods.get(&name).map(|pod| &pod.uid)
+        } else {
+            let owner = self.truth.owners.get(&(controller.group_kind.clone(), name));
+            owner.map(|owner| &owner.uid)
         };
+        controller.uid = uid.map_or_else(|| NOBODY.to_owned(), Clone::clone);
     }
 }

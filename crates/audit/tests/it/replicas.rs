@@ -1,6 +1,6 @@
 //! Semantics 3 and 4: replicas, minCount, and how many are expected.
 
-use holdfast_audit::objects::{Grant, Object, Operation, Scope};
+use holdfast_audit::objects::{Grant, Object, Operation, Reference, Scope};
 use serde_json::json;
 
 use crate::{History, gang, lws, lws_pod, member, pairs, ready_pod, replicas, with};
@@ -63,6 +63,30 @@ fn workers_of_an_earlier_leader_are_no_part_of_the_next_group() {
     assert_eq!(history.count("b").healthy, 0, "its StatefulSet is being deleted");
     history.store(workers("next"));
     assert_eq!(history.count("b").healthy, 1);
+}
+
+#[test]
+fn a_group_that_is_kept_ends_with_its_leader() {
+    let owned_by =
+        |pod, owner: serde_json::Value| with(pod, "/metadata/ownerReferences", json!([owner]));
+    let of = |kind: &str, uid: &str| json!({"apiVersion": "v1", "kind": kind, "name": "x-0", "uid": uid, "controller": true});
+    let mut set = of("StatefulSet", "uid-x-0");
+    set["apiVersion"] = json!("apps/v1");
+    let workers =
+        json!({"apiVersion": "apps/v1", "kind": "StatefulSet", "metadata": {"name": "x-0"}});
+    let mut history = History::default();
+    history.store(with(lws("x", 1), "/spec/leaderWorkerTemplate/restartPolicy", json!("None")));
+    history.store(gang("g", 1));
+    history.store(lws_pod("x", 0, "x-0", 2));
+    history.store(owned_by(workers, of("Pod", "uid-x-0")));
+    history.store(owned_by(lws_pod("x", 0, "x-0-1", 2), set));
+    for name in ["x-0", "x-0-1"] {
+        history.edit_pod(name, |pod| pod.reference = Some(Reference::PodGroup("g".to_owned())));
+    }
+    history.store(one_may_go());
+    assert_eq!(history.count("b").healthy, 1);
+    history.edit_pod("x-0", |pod| pod.ready = false);
+    assert_eq!(history.count("b").healthy, 0, "one pod is enough, and it ends with its leader");
 }
 
 #[test]

@@ -227,15 +227,22 @@ fn assess_replica(
         return deny(DenyReason::FailedClosed, evaluation, None);
     };
     let healthy_pods = tally.healthy_pods + put_back;
-    let healthy = !tally.summary.leaving && healthy_pods >= min;
-    evaluation.change_healthy(i64::from(healthy) - i64::from(tally.summary.healthy));
+    let is_leaderless = |counts: &dyn Fn(&PodEntry) -> bool| {
+        key.is_some_and(|key| namespace.leaderless(budget, counts).contains(key))
+    };
+    let is_unled = is_leaderless(&|_| true);
+    let stays_unled = is_unled && is_leaderless(&|leader| leader.name != pod.name);
+    let healthy = !tally.summary.leaving && healthy_pods >= min && !stays_unled;
+    let counted = tally.summary.healthy && !is_unled;
+    evaluation.change_healthy(i64::from(healthy) - i64::from(counted));
     let enough = evaluation.healthy >= evaluation.desired;
     let state = ReplicaState { label, min, healthy_pods, selected_pods: tally.pods, healthy };
     // AlwaysAllow is for replicas that are broken, not for one that only grants make look so: these may
     // be refunded, and then this eviction would be what breaks it.
-    let broken = || namespace.sound_pods(budget, pod) < min;
+    let broken =
+        || namespace.sound_pods(budget, pod) < min || (is_unled && is_leaderless(&|_| false));
     let free = if healthy && sound {
-        healthy_pods > min
+        healthy_pods > min && !namespace.is_leader(pod)
     } else {
         enough || (!healthy && always && (tally.summary.leaving || broken()))
     };

@@ -50,7 +50,7 @@ impl Namespace {
     fn evaluate_groups(&self, budget: &BudgetEntry, spec: &UnavailableSpec) -> Evaluation {
         let tally = &budget.tally;
         let live = tally.live_replicas;
-        let healthy = tally.healthy_replicas - self.stale_groups(budget);
+        let healthy = tally.healthy_replicas - self.leaderless_healthy(budget);
         let total = spec.total.map_or_else(|| self.expected_replicas(budget), Ok);
         match (total, spec.total) {
             (Ok(total), given) => {
@@ -145,10 +145,15 @@ impl Namespace {
         let healthy_pods = tally.healthy_pods + put_back;
         let intact = tally.intact + i64::from(pod.granted > 0 && !surplus);
         let (leaving, whole) = (tally.summary.leaving, tally.whole());
-        let healthy = !leaving && healthy_pods >= min && intact >= whole;
-        evaluation.change_available(i64::from(healthy) - i64::from(tally.summary.healthy));
+        let is_unled = self.leaderless(budget, |_| true).contains(&key);
+        let stays_unled =
+            is_unled && self.leaderless(budget, |leader| leader.name != pod.name).contains(&key);
+        let healthy = !leaving && healthy_pods >= min && intact >= whole && !stays_unled;
+        let counted = tally.summary.healthy && !is_unled;
+        evaluation.change_available(i64::from(healthy) - i64::from(counted));
         let enough = evaluation.healthy >= evaluation.desired;
-        let breaks = healthy && (!alone || (sound && healthy_pods <= min));
+        let takes_group = !alone || self.is_leader(pod);
+        let breaks = healthy && (takes_group || (sound && healthy_pods <= min));
         // What only grants make look broken may be whole again, if these come to nothing.
         let broken = || leaving || self.is_broken(budget, &key, whole, min);
         let broken = || planted!(SpareGranted) || broken();

@@ -104,7 +104,7 @@ impl Namespace {
         let live = tally.live_replicas;
         let total = self.expected_replicas(budget);
         let expected = total.as_ref().map_or(live, |total| live.max(*total));
-        let healthy = tally.healthy_replicas - self.stale_groups(budget);
+        let healthy = tally.healthy_replicas - self.leaderless_healthy(budget);
         let mut evaluation = Evaluation::of(budget, expected, healthy);
         evaluation.sourced = total.is_ok();
         if evaluation.failure.is_some() {

@@ -121,7 +121,13 @@ impl Namespace {
         let numbers = format!("needs {desired} {healthy_word} {unit}{plural} and has {healthy}");
         let breaks = replica.map(|replica| {
             let ReplicaState { label, min, healthy_pods, selected_pods, .. } = replica;
-            let state = if replica.healthy && pod.is_sound(budget.health()) {
+            let is_sound = replica.healthy && pod.is_sound(budget.health());
+            let state = if is_sound && healthy_pods > min && self.is_leader(pod) {
+                format!(
+                    "{disrupting} pod {} would break {label}, because its workers end with their leader",
+                    pod.name
+                )
+            } else if is_sound {
                 format!("{disrupting} pod {} would break {label}, which needs {min} {healthy_word} pods and has {healthy_pods}", pod.name)
             } else if replica.healthy {
                 format!("pod {} is not {healthy_word} and its {unit} {label} is; no pod goes while {unit}s are missing", pod.name)

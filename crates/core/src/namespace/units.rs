@@ -393,41 +393,69 @@ impl Namespace {
         links.chain(lws).collect()
     }
 
-    /// Groups of `LeaderWorkerSets` that count as healthy, and whose workers are those of a leader that is gone: they
-    /// will be collected, and stand beside the next leader until then. Looked at afresh, for it hangs on
-    /// other pods; there are such sets for moments only.
-    pub(super) fn stale_groups(&self, budget: &BudgetEntry) -> i64 {
+    /// Returns groups of `LeaderWorkerSets` whose workers end, or may end, with their leader: the leader owns their
+    /// `StatefulSet`, so the garbage collector deletes the workers of a leader that is gone. Until then they may be
+    /// Ready beside the next leader. `counts` says whether the grants of a leader count. Computed afresh, because it
+    /// depends on other pods.
+    pub(super) fn leaderless(
+        &self,
+        budget: &BudgetEntry,
+        counts: impl Fn(&PodEntry) -> bool,
+    ) -> BTreeSet<Arc<ReplicaKey>> {
+        let mut groups = BTreeSet::new();
         if !budget.tally.sources.keys().any(|source| matches!(source, Source::Lws { .. })) {
-            return 0;
+            return groups;
         }
-        let is_leader = |c: &ControllerRef| c.group_kind.is("", "Pod");
-        let led = |c: &ControllerRef| {
-            let pod = self.pods.get(c.name.as_str());
-            pod.is_some_and(|pod| pod.pod.uid == *c.uid && !pod.pod.terminating)
+        let group = |pod: &PodEntry| match budget.groups() {
+            Some(g) => labelled(&self.interner, &self.objects, g, pod).map(|group| group.key),
+            None => pod.replica.clone(),
         };
-        let sets =
-            self.objects.of_kind("apps", "StatefulSet").into_iter().flat_map(BTreeMap::values);
-        let stale = sets.filter(|o| o.controller.as_ref().is_some_and(|c| is_leader(c) && !led(c)));
-        let stale: BTreeSet<&str> = stale.map(|o| o.uid.as_str()).collect();
-        if stale.is_empty() {
-            return 0;
+        let mut orphaned = BTreeSet::new();
+        for (leader, set) in self.worker_sets() {
+            match self.pods.get(leader.name.as_str()) {
+                Some(pod) if pod.pod.uid == *leader.uid && !pod.pod.terminating => {
+                    let stays = pod.granted == 0 || !counts(pod);
+                    if !stays || !pod.is_sound(budget.health()) {
+                        groups.extend(group(pod));
+                    }
+                }
+                _ => {
+                    orphaned.insert(set.uid.as_str());
+                }
+            }
         }
-        let is_stale = |pod: &PodEntry| {
-            let controller = pod.pod.controller.as_ref();
-            controller.is_some_and(|c| stale.contains(c.uid.as_str()))
-        };
-        let workers = self.pods.values().filter(|pod| pod.budgets.contains(&budget.id));
-        let groups: BTreeSet<Arc<ReplicaKey>> = workers
-            .filter(|pod| is_stale(pod))
-            .filter_map(|pod| match budget.groups() {
-                Some(g) => labelled(&self.interner, &self.objects, g, pod).map(|group| group.key),
-                None => pod.replica.clone(),
-            })
-            .collect();
-        let healthy = |key: &&Arc<ReplicaKey>| {
-            budget.tally.replica(key).is_some_and(|group| group.summary.healthy)
-        };
-        i64::try_from(groups.iter().filter(healthy).count()).unwrap_or(i64::MAX)
+        // There are such sets for moments only.
+        if !orphaned.is_empty() {
+            let workers = self.pods.values().filter(|pod| {
+                let controller = pod.pod.controller.as_ref();
+                pod.budgets.contains(&budget.id)
+                    && controller.is_some_and(|c| orphaned.contains(c.uid.as_str()))
+            });
+            groups.extend(workers.filter_map(|pod| group(pod)));
+        }
+        groups
+    }
+
+    /// How many groups count as healthy by their pods alone, and are [`Self::leaderless`].
+    pub(super) fn leaderless_healthy(&self, budget: &BudgetEntry) -> i64 {
+        let groups = self.leaderless(budget, |_| true);
+        let healthy = groups
+            .iter()
+            .filter(|key| budget.tally.replica(key).is_some_and(|group| group.summary.healthy));
+        i64::try_from(healthy.count()).unwrap_or(i64::MAX)
+    }
+
+    /// Whether workers of a `LeaderWorkerSet` end with this pod, whatever its restartPolicy.
+    pub(super) fn is_leader(&self, pod: &PodEntry) -> bool {
+        self.worker_sets().any(|(leader, _)| pod.pod.uid == *leader.uid)
+    }
+
+    /// `StatefulSets` that a pod owns, with that pod.
+    fn worker_sets(&self) -> impl Iterator<Item = (&ControllerRef, &Owner)> {
+        let sets = self.objects.of_kind("apps", "StatefulSet");
+        let sets = sets.into_iter().flat_map(BTreeMap::values);
+        let owned = sets.filter_map(|set| Some((set.controller.as_ref()?, set)));
+        owned.filter(|(controller, _)| controller.group_kind.is("", "Pod"))
     }
 
     /// Pods that a budget with a `targetRef` is about.

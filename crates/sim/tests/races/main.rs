@@ -7,6 +7,7 @@ mod hostile;
 mod hostile_owners;
 mod known;
 mod second_review;
+mod third_review;
 
 use std::time::Duration;
 

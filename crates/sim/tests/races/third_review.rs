@@ -1,0 +1,83 @@
+//! Races that a third hostile review found. docs/simulator.md names the hole of each.
+
+use std::time::Duration;
+
+use holdfast_core::Config;
+use holdfast_core::model::{BudgetKey, LabelGroups, Owner, UnavailableSpec};
+use holdfast_sim::{World, budget, group, owner, pod};
+
+fn secs(n: u64) -> Duration {
+    Duration::from_secs(n)
+}
+
+/// A budget over groups by the label `g`, each with one available pod at least, that may lose one group.
+fn budget_of_groups() -> (BudgetKey, holdfast_sim::BudgetBuilder) {
+    let key = BudgetKey::unavailable("default", "one");
+    let groups = Some(LabelGroups { label: "g".to_owned(), min_ready: 1 });
+    let spec = UnavailableSpec { groups, ..UnavailableSpec::default() };
+    let budget = budget(&key).per_replica().max_unavailable(1);
+    (key, budget.spec(|of| of.unavailable = Some(Box::new(spec))))
+}
+
+/// `LeaderWorkerSet` `x` with groups of a leader (`x-0`) and three workers (`x-0-1`). It keeps what is left of a group, and two
+/// pods are enough.
+fn kept_groups(groups: i64) -> World {
+    let mut world = World::new(Config::default());
+    let lws = owner(Owner::LWS_GROUP, "LeaderWorkerSet", "x").replicas(groups).keeps_group();
+    world.apply_owner(lws);
+    let leaders = owner("apps", "StatefulSet", "x").replicas(groups);
+    world.apply_owner(leaders.owned_by(Owner::LWS_GROUP, "LeaderWorkerSet", "x"));
+    for n in 0..groups {
+        let leader = format!("x-{n}");
+        world.apply_pod_group(group(&leader).gang(2));
+        let part = |name: &str, set: &str| {
+            let labelled =
+                pod(name).label("leaderworkerset.sigs.k8s.io/name", "x").label("g", &leader);
+            labelled.lws("x", n, 4).group(&leader).owned_by("apps", "StatefulSet", set).ready()
+        };
+        world.apply_pod(part(&leader, "x"));
+        let workers = owner("apps", "StatefulSet", leader.as_str()).replicas(3);
+        world.apply_owner(workers.owned_by("", "Pod", &leader));
+        for worker in 1..4 {
+            world.apply_pod(part(&format!("{leader}-{worker}"), &leader));
+        }
+    }
+    world
+}
+
+/// The garbage collector deletes the workers of a leader that is gone, whatever the restartPolicy.
+#[test]
+fn the_leader_of_a_group_that_is_kept_is_no_surplus() {
+    let (_, of_groups) = budget_of_groups();
+    for budget in [budget("one").per_replica().max_unavailable(1), of_groups] {
+        let mut world = kept_groups(3);
+        world.apply_budget(budget);
+        world.sync();
+        world.advance(secs(2));
+        assert!(world.evict_without_delete("x-1-1").is_allow(), "two of four are enough");
+        assert!(world.evict_without_delete("x-0").is_allow());
+        assert!(world.evict_without_delete("x-0").is_allow(), "the same eviction");
+        assert!(!world.evict_without_delete("x-1").is_allow(), "x-0 and its workers may go");
+        assert!(world.evict_without_delete("x-1-2").is_allow(), "one worker more");
+        world.carry_out("x-0");
+        assert!(!world.evict_without_delete("x-2").is_allow(), "x-0 is gone");
+    }
+}
+
+/// A leader that is not ready takes its workers along too.
+#[test]
+fn a_group_without_a_healthy_leader_is_not_healthy() {
+    let (_, of_groups) = budget_of_groups();
+    for budget in [budget("one").per_replica().max_unavailable(1).always_allow(), of_groups] {
+        let mut world = kept_groups(3);
+        world.apply_budget(budget);
+        world.sync();
+        world.edit_pod("x-0", |pod| pod.ready = false);
+        world.advance(secs(2));
+        assert!(!world.evict_without_delete("x-1").is_allow(), "one is down already");
+        assert!(world.evict_without_delete("x-0").is_allow(), "it costs nothing");
+        world.edit_pod("x-0", |pod| pod.ready = true);
+        world.advance(secs(2));
+        assert!(!world.evict_without_delete("x-1").is_allow(), "x-0 may still go");
+    }
+}
