@@ -6,8 +6,7 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::model::Timestamp;
-use crate::namespace::BudgetId;
+use crate::model::{BudgetId, Timestamp};
 use crate::timer::{Due, Timers};
 
 /// Upstream's controller has one worker. Each of ours takes a connection of its own.

@@ -57,8 +57,10 @@ pub mod model;
 pub mod verdict;
 pub mod view;
 
+mod cache;
 mod encoding;
 mod engine;
+mod grants;
 mod intern;
 mod namespace;
 #[cfg(feature = "planted-bugs")]

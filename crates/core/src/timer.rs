@@ -4,8 +4,7 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use crate::model::{GroupKind, Timestamp};
-use crate::namespace::BudgetId;
+use crate::model::{BudgetId, GroupKind, Timestamp};
 
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Due {

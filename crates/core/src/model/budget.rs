@@ -1,5 +1,6 @@
 use std::collections::BTreeMap;
 use std::fmt;
+use std::sync::Arc;
 
 use litemap::LiteMap;
 
@@ -11,6 +12,9 @@ pub struct BudgetKey {
     pub kind: BudgetKind,
     pub object: ObjectKey,
 }
+
+/// Budgets are named in many places; the name is shared.
+pub(crate) type BudgetId = Arc<BudgetKey>;
 
 impl BudgetKey {
     pub fn pdb(namespace: impl Into<String>, name: impl Into<String>) -> Self {

@@ -9,6 +9,7 @@ mod pod;
 mod time;
 mod unavailable;
 
+pub(crate) use budget::BudgetId;
 pub use budget::{
     BasicMinCount, Budget, BudgetKey, BudgetKind, BudgetSpec, BudgetStatus, BuiltinBudget,
     Condition, ConditionStatus, Grant, LabelSelector, Operator, PendingReplacement, Requirement,

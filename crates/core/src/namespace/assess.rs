@@ -4,6 +4,7 @@ use super::Namespace;
 use super::budgets::BudgetEntry;
 use super::evaluate::{Evaluation, Failure};
 use super::pods::PodEntry;
+use crate::grants::LiveGrant;
 use crate::model::{Grant, Operation, Scope, UnhealthyPolicy};
 use crate::verdict::DenyReason;
 
@@ -58,8 +59,8 @@ impl Namespace {
         if planted!(GrantByName) && budget.object.status.grants.iter().any(by_name) {
             return Opinion::Renew { cost: 0 };
         }
-        let held = budget.ledger.get(&pod.name, &pod.pod.uid.to_string());
-        let held = held.filter(|grant| grant.stands_for(operation));
+        let held = self.grants.ledger(&budget.id).get(&pod.name, &pod.pod.uid.to_string());
+        let held = held.map(LiveGrant::grant).filter(|grant| grant.stands_for(operation));
         match (held, self.assess_without_grant(budget, pod, operation, exempt)) {
             (Some(grant), Opinion::Allow { cost }) => Opinion::Renew { cost: cost.max(grant.cost) },
             (Some(grant), Opinion::Pass) => Opinion::Renew { cost: grant.cost },

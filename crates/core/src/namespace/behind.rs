@@ -38,6 +38,50 @@ struct Claim {
     version: ResourceVersion,
 }
 
+impl Behind {
+    /// Returns whether this instance has seen the pods that the budget's status was computed from.
+    pub(super) fn has_seen_pods(&self, cx: &Context<'_>, budget: &BudgetEntry) -> bool {
+        let mut pods = watermarks(cx, budget).filter(|(kind, _)| **kind == Kind::Pod);
+        pods.all(|(kind, version)| self.has_seen(cx, &budget.object.uid, kind, version))
+    }
+
+    /// Returns the version up to which this instance has seen the pods of this namespace.
+    pub(super) fn pods_seen(&self, cx: &Context<'_>) -> Option<ResourceVersion> {
+        let listed = self.snapshots.get(&Kind::Pod);
+        let reached = cx.progress.reached(&Kind::Pod);
+        let newest = match (listed, reached) {
+            (Some(listed), Some(reached)) if reached.is_older_than(listed) => Some(listed),
+            (listed, reached) => reached.or(listed),
+        };
+        newest.cloned()
+    }
+
+    /// Removes watermarks that are impossible, so that the next write replaces them by true ones.
+    pub(super) fn drop_impossible(&self, uid: &str, status: &mut BudgetStatus) {
+        for claim in self.impossible.iter().filter(|claim| claim.budget == uid) {
+            let name = claim.kind.to_string();
+            if status.watermarks.get(&name) == Some(&claim.version) {
+                status.watermarks.remove(&name);
+            }
+        }
+    }
+
+    /// Returns whether this instance has seen what the budget of this uid claims, or need not see it.
+    pub(super) fn has_seen(
+        &self,
+        cx: &Context<'_>,
+        budget: &str,
+        kind: &Kind,
+        version: &ResourceVersion,
+    ) -> bool {
+        let listed = self.snapshots.get(kind);
+        let is_claim = |c: &Claim| c.budget == budget && c.kind == *kind && c.version == *version;
+        cx.progress.has_reached(kind, version)
+            || listed.is_some_and(|listed| !listed.is_older_than(version))
+            || self.impossible.iter().any(is_claim)
+    }
+}
+
 impl Namespace {
     /// Returns whether this instance may decide by the budget: it has seen everything that the budget's status was
     /// computed from, and the pods as of the version at which it learned of the budget. If not, asks for a list.
@@ -57,15 +101,15 @@ impl Namespace {
             return true;
         }
         let unseen = |(kind, version): (&Kind, &ResourceVersion)| {
-            (!self.has_seen(cx, &budget.object.uid, kind, version)).then(|| kind.clone())
+            (!self.behind.has_seen(cx, &budget.object.uid, kind, version)).then(|| kind.clone())
         };
         let mut behind: BTreeSet<Kind> = watermarks(cx, budget).filter_map(unseen).collect();
         if decides && !planted!(SkipCreation) {
             behind.extend(unseen(first_seen(budget)));
         }
         let current = behind.is_empty();
-        if current && budget.strays {
-            self.bind_strays(cx, id);
+        if current && self.grants.ledger(id).has_held_back() {
+            self.bind_held_back(cx, id);
         }
         for kind in behind {
             if !self.behind.listing.contains_key(&kind) {
@@ -91,49 +135,6 @@ impl Namespace {
             cx.send(Command::ListNamespace { kind, namespace: self.name.to_string() });
         }
         true
-    }
-
-    /// Returns whether this instance has seen the pods that the budget's status was computed from.
-    pub(super) fn has_seen_pods(&self, cx: &Context<'_>, id: &BudgetId) -> bool {
-        let Some(budget) = self.budgets.get(id) else { return true };
-        let mut pods = watermarks(cx, budget).filter(|(kind, _)| **kind == Kind::Pod);
-        pods.all(|(kind, version)| self.has_seen(cx, &budget.object.uid, kind, version))
-    }
-
-    /// Returns the version up to which this instance has seen the pods of this namespace.
-    pub(super) fn pods_seen(&self, cx: &Context<'_>) -> Option<ResourceVersion> {
-        let listed = self.behind.snapshots.get(&Kind::Pod);
-        let reached = cx.progress.reached(&Kind::Pod);
-        let newest = match (listed, reached) {
-            (Some(listed), Some(reached)) if reached.is_older_than(listed) => Some(listed),
-            (listed, reached) => reached.or(listed),
-        };
-        newest.cloned()
-    }
-
-    /// Removes watermarks that are impossible, so that the next write replaces them by true ones.
-    pub(super) fn drop_impossible(&self, uid: &str, status: &mut BudgetStatus) {
-        for claim in self.behind.impossible.iter().filter(|claim| claim.budget == uid) {
-            let name = claim.kind.to_string();
-            if status.watermarks.get(&name) == Some(&claim.version) {
-                status.watermarks.remove(&name);
-            }
-        }
-    }
-
-    /// Returns whether this instance has seen what the budget of this uid claims, or need not see it.
-    pub(super) fn has_seen(
-        &self,
-        cx: &Context<'_>,
-        budget: &str,
-        kind: &Kind,
-        version: &ResourceVersion,
-    ) -> bool {
-        let listed = self.behind.snapshots.get(kind);
-        let is_claim = |c: &Claim| c.budget == budget && c.kind == *kind && c.version == *version;
-        cx.progress.has_reached(kind, version)
-            || listed.is_some_and(|listed| !listed.is_older_than(version))
-            || self.behind.impossible.iter().any(is_claim)
     }
 
     /// Returns what the budgets of this namespace demand of one kind.
@@ -162,7 +163,7 @@ impl Namespace {
     /// The watches have come further. Requests go on if the watches have shown what the lists were asked for.
     pub(crate) fn watch_progressed(&mut self, cx: &mut Context<'_>) {
         let kinds = self.behind.listing.keys();
-        let has_seen = |c: &Claim| self.has_seen(cx, &c.budget, &c.kind, &c.version);
+        let has_seen = |c: &Claim| self.behind.has_seen(cx, &c.budget, &c.kind, &c.version);
         let is_seen = |kind: &Kind| self.claims(cx, kind).iter().all(has_seen);
         // Requests also wait here until the watch has shown the budgets that an answer has shown.
         if self.successors.is_empty() && kinds.into_iter().all(is_seen) {

@@ -2,9 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::time::Duration;
 
-use super::ledger::Ledger;
 use super::owners::ExpectedOwners;
 use super::pods::PodEntry;
 use super::replacements::Unwritten;
@@ -18,10 +16,6 @@ use crate::model::{
 use crate::progress::Seen;
 use crate::selector::Selector;
 use crate::tally::Tally;
-use crate::timer::Due;
-
-/// A budget that is deleted and comes back within this time keeps its grants (semantics 5).
-const ORPHANED_GRANTS_KEPT: Duration = Duration::from_mins(2);
 
 #[derive(Clone, Debug)]
 pub(super) struct BudgetEntry {
@@ -33,14 +27,11 @@ pub(super) struct BudgetEntry {
     /// Ok(None) selects nothing.
     pub(super) selector: Result<Option<Selector>, String>,
     pub(super) tally: Tally,
-    pub(super) ledger: Ledger,
     pub(super) writer: Writer,
     /// What its numbers were computed from.
     pub(super) seen: Seen,
     /// The version at which this instance learned of the budget.
     pub(super) first_version: ResourceVersion,
-    /// Grants may be for a later pod than the cache has; they are bound when it has caught up.
-    pub(super) strays: bool,
     pub(super) announced: Announced,
     /// Owners whose pods it will select.
     pub(super) owners: ExpectedOwners,
@@ -276,18 +267,11 @@ impl Namespace {
         self.deselect_all(id);
         self.unindex(id);
         let Some(entry) = self.budgets.remove(id) else { return Writer::default() };
+        let ledger = self.grants.ledger(id);
         let replacements = entry.aged_replacements(cx.now);
-        let waiting: Vec<_> = replacements.filter(|p| entry.has_recorded(p)).collect();
-        let grants = entry.ledger.into_committed();
-        if !grants.is_empty() || !waiting.is_empty() {
-            self.orphan_replacements(id, waiting);
-            self.orphans.insert(id.clone(), grants);
-            let due = Due::Orphan { budget: id.clone() };
-            let until = cx.now + ORPHANED_GRANTS_KEPT;
-            self.orphans_until.insert(id.clone(), until);
-            cx.timers.at(until, &self.name, due);
-        }
-        self.forget_granted(cx, id);
+        let waiting = replacements.filter(|p| entry.has_recorded(p, ledger)).collect();
+        let changes = self.grants.close(id, waiting, cx.now);
+        self.apply_changes(cx, changes);
         self.forget_reservations(id);
         self.touch_sharers(cx, id);
         entry.writer
@@ -301,10 +285,8 @@ impl Namespace {
             object: budget,
             selector: Ok(None),
             tally: Tally::default(),
-            ledger: Ledger::default(),
             writer: Writer::default(),
             seen: Seen::default(),
-            strays: false,
             announced: Announced::default(),
             owners: ExpectedOwners::default(),
             lws_groups: cx.config.lws,
@@ -313,13 +295,15 @@ impl Namespace {
             unreadable: None,
         };
         self.budgets.insert(id.clone(), entry);
+        self.grants.open(id);
         self.index(id);
         self.select_all(id);
         self.note_objects(id);
         self.expect_owners(id);
         self.take_in_grants(cx, id);
-        self.adopt_orphans(cx, id);
-        self.adopt_replacements(cx, id);
+        let (grants, replacements) = self.grants.take_orphans(id);
+        self.adopt_grants(cx, id, grants);
+        self.adopt_replacements(cx, id, replacements);
         self.touch(cx, id);
         self.touch_sharers(cx, id);
     }

@@ -2,16 +2,13 @@
 
 use std::time::Duration;
 
-use super::ledger::INCOMPLETE_AFTER;
 use super::writer::Op;
 use super::{BudgetId, Context, Namespace, ReadPurpose};
+use crate::grants::{Cached, Check, Finding, LiveGrant, READ_AGAIN, judge_read};
 use crate::io::{Command, Event, Kind, PodReadOutcome, Regarding};
-use crate::model::{ObjectKey, Pod, ResourceVersion, Timestamp};
+use crate::model::{ObjectKey, ResourceVersion, Timestamp};
 use crate::timer::Due;
 use crate::verdict::signature;
-
-/// A live read that failed is tried again.
-const READ_AGAIN: Duration = Duration::from_secs(5);
 
 /// By then a read has usually been answered.
 const READ_TAKES: Duration = Duration::from_millis(500);
@@ -20,20 +17,15 @@ impl Namespace {
     /// Looks at a grant. When it is old enough, a live read shows whether the pod is still there. Until then the
     /// leader records its age from time to time.
     pub(super) fn expire(&mut self, cx: &mut Context<'_>, id: &BudgetId, pod: &str, uid: &str) {
-        let Some(ledger) = self.budgets.get(id).map(|b| &b.ledger) else { return };
-        let Some(live) = ledger.settled(pod, uid) else {
-            if ledger.is_in_flight(pod, uid) {
-                // Nobody can say yet whether it is there.
-                self.look_at(cx, id, pod, uid, cx.now + READ_AGAIN);
+        match self.grants.ledger(id).check(pod, uid, cx.now) {
+            Check::Over => return,
+            Check::Wait { until, is_age_due } => {
+                if cx.leads && is_age_due {
+                    self.touch_now(cx, id);
+                }
+                return self.look_at(cx, id, (pod, uid), until);
             }
-            return;
-        };
-        let expires_at = live.expires_at();
-        if cx.now < expires_at {
-            if cx.leads && live.is_age_due(cx.now) {
-                self.touch_now(cx, id);
-            }
-            return self.look_at(cx, id, pod, uid, expires_at);
+            Check::Read => {}
         }
         if planted!(ExpireBlindly) {
             return self.end_grant(cx, id, pod, uid, None);
@@ -56,43 +48,30 @@ impl Namespace {
         outcome: &PodReadOutcome,
     ) {
         // Renewed, ended or refunded since we asked: what was seen then is no evidence now.
-        let live = self.budgets.get(id).and_then(|b| b.ledger.settled(pod, uid));
+        let live = self.grants.ledger(id).settled(pod, uid);
         let Some(live) = live.filter(|live| live.expires_at() <= asked) else { return };
-        let deletes = !live.grant.operation.keeps_pod() && !live.passed;
-        let cached = self.pods.get(pod).is_some_and(|entry| entry.pod.uid == *uid);
-        // By what the cache has of it the pod counts from now on: an update may have changed it since.
-        let is_cached = |found: &Pod| {
-            self.pods.get(pod).is_some_and(|entry| !entry.pod.version.is_older_than(&found.version))
-        };
-        let version = match outcome {
-            // Gone here as there. While the cache still has it, it would count as healthy.
-            PodReadOutcome::NotFound if !cached && self.has_seen_pods(cx, id) => self.pods_seen(cx),
-            PodReadOutcome::Found(found) if !is_cached(found) => {
-                return self.look_again(cx, id, pod, uid);
-            }
-            PodReadOutcome::Found(found) if found.uid == uid && !found.terminating => {
-                if deletes && let Some(budget) = self.budgets.get_mut(id) {
-                    budget.ledger.refuse(pod, uid, cx.now);
+        let deletes = live.deletes_its_pod();
+        let cached = self.pods.get(pod).map(|entry| &entry.pod);
+        let cached = cached.map(|p| Cached { is_same: p.uid == *uid, version: &p.version });
+        let is_seen = self.budgets.get(id).is_none_or(|b| self.behind.has_seen_pods(cx, b));
+        let seen = self.behind.pods_seen(cx).filter(|_| is_seen);
+        match judge_read(uid, outcome, cached, seen) {
+            Finding::CacheIsBehind => {}
+            Finding::Unsure => self.bind_grants(cx, pod),
+            Finding::Survived(version) => {
+                if deletes {
+                    self.grants.deny_for_a_while(id, pod, uid, cx.now);
                 }
                 if cx.leads && deletes {
                     self.report_not_deleted(cx, id, pod, uid);
                 }
-                Some(found.version.clone())
+                return self.end_grant(cx, id, pod, uid, Some(&version));
             }
-            // On its way out; or gone or replaced, and the cache will learn of it; or unknown. Unsure
-            // keeps the grant.
-            _ => None,
-        };
-        let Some(version) = version else {
-            self.bind_grants(cx, pod);
-            return self.look_again(cx, id, pod, uid);
-        };
-        let is_gone = matches!(outcome, PodReadOutcome::NotFound);
-        let version = Some(&version).filter(|_| !(is_gone && planted!(GoneWithoutVersion)));
-        self.end_grant(cx, id, pod, uid, version);
-    }
-
-    fn look_again(&mut self, cx: &mut Context<'_>, id: &BudgetId, pod: &str, uid: &str) {
+            Finding::Gone(version) => {
+                let version = Some(&version).filter(|_| !planted!(GoneWithoutVersion));
+                return self.end_grant(cx, id, pod, uid, version);
+            }
+        }
         let due = Due::Expire { budget: id.clone(), pod: pod.to_owned(), uid: uid.to_owned() };
         cx.timers.at(cx.now + READ_AGAIN, &self.name, due);
     }
@@ -105,12 +84,11 @@ impl Namespace {
         pod: &str,
         uid: &str,
     ) {
-        let Some(ledger) = self.budgets.get_mut(id).map(|b| &mut b.ledger) else { return };
-        if !ledger.begin_report(pod, uid) {
+        if !self.grants.begin_report(id, pod, uid) {
             return;
         }
-        let grant = ledger.get(pod, uid).filter(|grant| !grant.eviction.is_empty());
-        let refused = grant.map(|grant| {
+        let grant = self.grants.ledger(id).get(pod, uid).map(LiveGrant::grant);
+        let refused = grant.filter(|grant| !grant.eviction.is_empty()).map(|grant| {
             let signature = signature(&grant.eviction);
             format!("; the API server or another admission check refuses the eviction{signature}")
         });
@@ -139,7 +117,7 @@ impl Namespace {
         version: Option<&ResourceVersion>,
     ) {
         let Some(budget) = self.budgets.get_mut(id) else { return };
-        budget.ledger.end(pod, uid);
+        self.grants.end(id, pod, uid);
         if let Some(version) = version {
             budget.seen.note(&Kind::Pod, version);
         }
@@ -157,16 +135,15 @@ impl Namespace {
         pod: &str,
         uid: &str,
     ) {
-        let Some(live) = self.budgets.get(id).and_then(|b| b.ledger.settled(pod, uid)) else {
-            return;
-        };
-        let due = live.recorded_at + INCOMPLETE_AFTER;
-        if cx.now < due || self.requests.contains_key(&live.grant.eviction) {
+        let Some(live) = self.grants.ledger(id).settled(pod, uid) else { return };
+        let (grant, due) = (live.grant(), live.complete_by());
+        if cx.now < due || self.requests.contains_key(&grant.eviction) {
             return;
         }
-        let eviction = live.grant.eviction.clone();
-        let others = self.budgets.values().filter(|b| live.grant.budgets.contains(&b.object.uid));
-        let missing = others.filter(|b| !b.ledger.names(pod)).map(|b| b.id.clone());
+        let eviction = grant.eviction.clone();
+        let others = self.budgets.values().filter(|b| grant.budgets.contains(&b.object.uid));
+        let missing =
+            others.filter(|b| !self.grants.ledger(&b.id).names(pod)).map(|b| b.id.clone());
         let missing: Vec<BudgetId> = missing.collect();
         if missing.is_empty() {
             return;

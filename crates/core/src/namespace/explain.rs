@@ -140,7 +140,8 @@ impl Namespace {
                 state
             }
         });
-        let in_flight: Vec<&str> = budget.ledger.live().map(|g| g.pod.as_str()).collect();
+        let ledger = self.grants.ledger(&budget.id);
+        let in_flight: Vec<&str> = ledger.live().map(|g| g.pod.as_str()).collect();
         let grants = if in_flight.is_empty() {
             format!("no {disruption}s in flight")
         } else {

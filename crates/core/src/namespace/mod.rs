@@ -17,12 +17,8 @@ mod evaluate;
 mod expiry;
 mod explain;
 mod grants;
-mod kept;
 mod last_look;
-mod ledger;
-mod live_grant;
 mod objects;
-mod orphans;
 mod owners;
 #[cfg(feature = "planted-bugs")]
 mod planted;
@@ -45,13 +41,13 @@ use std::sync::Arc;
 
 use smallvec::SmallVec;
 
+use crate::cache::Controllers;
 use crate::engine::Config;
+use crate::grants::Grants;
 use crate::intern::Interner;
 use crate::io::{Command, Kind, PodReadOutcome};
 use crate::leisure::Leisure;
-use crate::model::{
-    Budget, BudgetKey, GroupKind, PendingReplacement, ResourceVersion, Scope, Target, Timestamp,
-};
+use crate::model::{Budget, BudgetId, GroupKind, ResourceVersion, Scope, Target, Timestamp};
 use crate::progress::Progress;
 use crate::replica::{Dependency, Objects, ReplicaKey};
 use crate::selector::SelectorIndex;
@@ -61,15 +57,10 @@ use crate::timer::{Due, Timers};
 use behind::Behind;
 use budget_lists::BudgetLists;
 use budgets::{BudgetEntry, BuiltinEntry};
-use kept::Controllers;
-use live_grant::LiveGrant;
 use pods::{PodEntry, ReplicaEntry};
 use relate::Relating;
 use requests::Request;
 use scale::ScaleEntry;
-
-/// Budgets are named in many places; the name is shared.
-pub(crate) type BudgetId = Arc<BudgetKey>;
 
 /// Budgets that select one pod, in reservation order: hardly ever more than two.
 pub(crate) type Covering = SmallVec<[BudgetId; 2]>;
@@ -95,14 +86,7 @@ pub(crate) struct Namespace {
     replicas: BTreeMap<Arc<ReplicaKey>, Box<ReplicaEntry>>,
     dependents: BTreeMap<Dependency, BTreeSet<Arc<ReplicaKey>>>,
     scales: BTreeMap<(GroupKind, String), ScaleEntry>,
-    /// Pod name to the budgets whose ledger names it.
-    granted: BTreeMap<String, BTreeSet<BudgetId>>,
-    /// Grants of budgets that were deleted less than two minutes ago (semantics 5).
-    orphans: BTreeMap<BudgetId, Vec<LiveGrant>>,
-    /// Until when what a deleted budget left is kept.
-    orphans_until: BTreeMap<BudgetId, Timestamp>,
-    /// Replacements that these budgets waited for.
-    orphan_replacements: BTreeMap<BudgetId, Vec<PendingReplacement>>,
+    grants: Grants,
     /// Boxed, because a node of the tree is made and dropped with every request that comes alone.
     requests: BTreeMap<String, Box<Request>>,
     /// Requests that were denied while a write of theirs to these budgets might still land, and when
@@ -191,10 +175,7 @@ impl Namespace {
             replicas: BTreeMap::new(),
             dependents: BTreeMap::new(),
             scales: BTreeMap::new(),
-            granted: BTreeMap::new(),
-            orphans: BTreeMap::new(),
-            orphans_until: BTreeMap::new(),
-            orphan_replacements: BTreeMap::new(),
+            grants: Grants::default(),
             requests: BTreeMap::new(),
             abandoned: BTreeMap::new(),
             parked: BTreeMap::new(),
@@ -216,7 +197,7 @@ impl Namespace {
             && self.objects.groups.is_empty()
             && self.objects.workloads.is_empty()
             && self.objects.owners.is_empty()
-            && self.orphans.is_empty()
+            && !self.grants.has_orphans()
             && self.requests.is_empty()
             && self.successors.is_empty()
             // An answer that is under way must meet the request for it.
@@ -289,7 +270,7 @@ impl Namespace {
         stats.unreadable_pods += self.unreadable_pods.len();
         for budget in self.budgets.values() {
             stats.workload_budgets += usize::from(budget.scope == Scope::Workload);
-            stats.grants += budget.ledger.live().count();
+            stats.grants += self.grants.ledger(&budget.id).live().count();
             stats.queued += budget.writer.queued();
             self.judge(budget, &mut stats.budgets);
         }

@@ -3,9 +3,9 @@
 use std::sync::Arc;
 
 use super::explain::refuse;
-use super::ledger::has_recorded;
 use super::writer::{Batch, Granted};
 use super::{BudgetId, Context, Namespace};
+use crate::grants::has_recorded;
 use crate::io::Command;
 use crate::model::Grant;
 use crate::verdict::DenyReason;

@@ -7,9 +7,9 @@ use std::time::Duration;
 use litemap::LiteMap;
 
 use super::budgets::BudgetEntry;
-use super::kept::KeptPod;
 use super::units::{PodState, Step, contribute, is_unavailable};
 use super::{BudgetId, Context, Covering, Namespace};
+use crate::cache::CachedPod;
 use crate::intern::Interner;
 use crate::io::{Command, Kind};
 use crate::model::{DisruptionTarget, ObjectKey, Pod, ResourceVersion};
@@ -25,7 +25,7 @@ const STALE_TARGET_RETRY: Duration = Duration::from_secs(10);
 #[derive(Clone, Debug)]
 pub(super) struct PodEntry {
     pub(super) name: Arc<str>,
-    pub(super) pod: KeptPod,
+    pub(super) pod: CachedPod,
     pub(super) labels: Labels,
     pub(super) replica: Option<Arc<ReplicaKey>>,
     pub(super) budgets: Covering,
@@ -72,7 +72,7 @@ impl Namespace {
             }
         };
         self.bind_grants(cx, &name);
-        self.end_exact(cx, &name);
+        self.end_done(cx, &name);
         for budget in &touched {
             self.saw_pod(cx, budget, &version);
         }
@@ -101,8 +101,8 @@ impl Namespace {
         let uid = pod.uid.as_str().into();
         let entry = PodEntry {
             name: name.clone(),
-            granted: self.count_grants(name, &pod.uid),
-            pod: KeptPod::new(pod, uid, controller, member),
+            granted: self.grants.count(name, &pod.uid),
+            pod: CachedPod::new(pod, uid, controller, member),
             labels,
             replica,
             budgets,
@@ -145,7 +145,7 @@ impl Namespace {
         self.change_membership(cx, name, None);
         if let Some(entry) = self.pods.remove(name) {
             self.release(&entry);
-            self.end_exact_of(cx, (name, &entry.pod.uid.to_string()), version);
+            self.end_exact(cx, (name, &entry.pod.uid.to_string()), version);
         }
         for budget in budgets {
             self.saw_pod(cx, &budget, version);
@@ -400,7 +400,7 @@ fn recount(
     }
 }
 
-fn stale_target_candidate(pod: &KeptPod) -> Option<&DisruptionTarget> {
+fn stale_target_candidate(pod: &CachedPod) -> Option<&DisruptionTarget> {
     let target = pod.disruption_target.as_deref()?;
     let ending = pod.terminating || pod.is_terminal() || target.reason == DisruptionTarget::KUBELET;
     (!ending).then_some(target)

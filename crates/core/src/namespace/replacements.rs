@@ -13,6 +13,7 @@ use super::owners::{has_source, selects};
 use super::pods::PodEntry;
 use super::units::labelled;
 use super::{BudgetId, Context, Namespace};
+use crate::grants::Ledger;
 use crate::model::{BudgetStatus, Grant, PendingReplacement, Scope, Timestamp};
 use crate::replica::{Member, ReplicaKey, Source};
 use crate::timer::Due;
@@ -44,10 +45,10 @@ impl BudgetEntry {
     }
 
     /// Whether a write is known to have recorded the replacement, or the grant that it comes from.
-    pub(super) fn has_recorded(&self, pending: &PendingReplacement) -> bool {
+    pub(super) fn has_recorded(&self, pending: &PendingReplacement, ledger: &Ledger) -> bool {
         let written = &self.object.status.pending_replacements;
         let mut recorded = written.iter().chain(&self.unwritten.adopted);
-        recorded.any(|p| is_same(p, pending)) || self.ledger.is_recorded(&pending.pod, &pending.uid)
+        recorded.any(|p| is_same(p, pending)) || ledger.is_recorded(&pending.pod, &pending.uid)
     }
 
     /// The replacements as they are to be written.
@@ -114,7 +115,7 @@ impl Namespace {
     /// The budget counted pods and counts replicas now: the next write records what the pods of its grants stand for.
     pub(super) fn expect_replacements(&mut self, cx: &mut Context<'_>, id: &BudgetId) {
         let Some(entry) = self.budgets.get(id) else { return };
-        for grant in entry.ledger.live().cloned().collect::<Vec<_>>() {
+        for grant in self.grants.ledger(&entry.id).live().cloned().collect::<Vec<_>>() {
             self.expect_replacement(cx, id, &grant);
         }
     }
@@ -157,7 +158,8 @@ impl Namespace {
 
     /// A write is settled: the budget's object tells which grants, and which replacements, it holds.
     pub(super) fn forget_written(&mut self, cx: &mut Context<'_>, id: &BudgetId) {
-        if let Some(BudgetEntry { object, ledger, unwritten, .. }) = self.budgets.get_mut(id) {
+        if let Some(BudgetEntry { object, unwritten, .. }) = self.budgets.get_mut(id) {
+            let ledger = self.grants.ledger(id);
             let written = &object.status.pending_replacements;
             let is_written = |p: &PendingReplacement| written.iter().any(|w| is_same(w, p));
             unwritten.granted.retain(|p| !is_written(p) && ledger.is_committed(&p.pod, &p.uid));
@@ -165,15 +167,16 @@ impl Namespace {
         self.refresh_sizes(cx, id);
     }
 
-    /// The budget was deleted: a successor that comes soon waits for the same replacements.
-    pub(super) fn orphan_replacements(&mut self, id: &BudgetId, waiting: Vec<PendingReplacement>) {
-        if !waiting.is_empty() {
-            self.orphan_replacements.insert(id.clone(), waiting);
+    /// The budget's predecessor, which was deleted a short time ago, waited for these replacements.
+    pub(super) fn adopt_replacements(
+        &mut self,
+        cx: &mut Context<'_>,
+        id: &BudgetId,
+        adopted: Vec<PendingReplacement>,
+    ) {
+        if adopted.is_empty() {
+            return;
         }
-    }
-
-    pub(super) fn adopt_replacements(&mut self, cx: &mut Context<'_>, id: &BudgetId) {
-        let Some(adopted) = self.orphan_replacements.remove(id) else { return };
         if let Some(entry) = self.budgets.get_mut(id) {
             entry.unwritten.adopted = adopted;
             self.refresh_sizes(cx, id);
@@ -183,7 +186,6 @@ impl Namespace {
 
     /// Two minutes after the deletion a successor's object holds what it adopted.
     pub(super) fn forget_adopted(&mut self, cx: &mut Context<'_>, id: &BudgetId) {
-        self.orphan_replacements.remove(id);
         if let Some(entry) = self.budgets.get_mut(id) {
             entry.unwritten.adopted.clear();
             self.refresh_sizes(cx, id);
@@ -215,7 +217,7 @@ impl Namespace {
             return;
         }
         status.pending_replacements.retain_mut(|pending| {
-            let granted = budget.ledger.names(&pending.pod);
+            let granted = self.grants.ledger(&budget.id).names(&pending.pod);
             let is_old = budget.size_age(pending, cx.now) >= SIZE_KEPT;
             if pending.size > 0 && (is_old || self.is_refilled(pending, granted)) {
                 pending.size = 0;
@@ -285,7 +287,7 @@ impl Namespace {
         budget.object.status.watermarks.iter().all(|(name, version)| {
             cx.progress
                 .kind(name)
-                .is_none_or(|kind| self.has_seen(cx, &budget.object.uid, kind, version))
+                .is_none_or(|kind| self.behind.has_seen(cx, &budget.object.uid, kind, version))
         })
     }
 }

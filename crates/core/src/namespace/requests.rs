@@ -13,11 +13,11 @@ use std::time::Duration;
 
 use super::assess::{Objection, Opinion};
 use super::explain::refuse;
-use super::kept::KeptPod;
 use super::pods::PodEntry;
 use super::units::{concerned, labelled};
 use super::writer::Op;
 use super::{BudgetId, Context, Covering, Namespace, ReadPurpose};
+use crate::cache::CachedPod;
 use crate::io::{Command, Eviction, PodReadOutcome};
 use crate::model::{BudgetKey, Operation, Phase, Pod, Timestamp};
 use crate::timer::Due;
@@ -345,14 +345,15 @@ impl Namespace {
         let Some(entry) = self.budgets.get(budget) else { return Opinion::Allow { cost: 0 } };
         let opinion = self.assess(entry, pod, operation, exempt);
         let uid = pod.pod.uid.to_string();
-        let is_full = entry.ledger.is_full() || entry.has_too_many_replacements();
+        let ledger = self.grants.ledger(budget);
+        let is_full = ledger.is_full() || entry.has_too_many_replacements();
         let reason = match opinion {
             Opinion::Allow { .. } if is_full => Some(DenyReason::TooManyGrants),
-            Opinion::Allow { .. } if entry.ledger.is_refused(&pod.name, &uid, now) => {
+            Opinion::Allow { .. } if ledger.is_denied(&pod.name, &uid, now) => {
                 Some(DenyReason::NotDeleted)
             }
             Opinion::Renew { .. } => {
-                let live = entry.ledger.entry(&pod.name, &uid);
+                let live = ledger.get(&pod.name, &uid);
                 let is_old = live.is_some_and(|live| !live.may_be_renewed(operation, now));
                 is_old.then_some(DenyReason::NotDeleted)
             }
@@ -437,7 +438,7 @@ pub(super) fn unsynced(cx: &Context<'_>) -> Option<Denial> {
 }
 
 /// The cache may decide about it: Pending, ended and terminating pods need a live look.
-pub(super) fn is_running(pod: &KeptPod) -> bool {
+pub(super) fn is_running(pod: &CachedPod) -> bool {
     matches!(pod.phase, Phase::Running | Phase::Unknown) && !pod.terminating
 }
 

@@ -6,6 +6,7 @@ use super::requests::{Request, Reserving, Stage, is_running, unsynced};
 use super::units::concerned;
 use super::writer::Op;
 use super::{BudgetId, Context, Namespace};
+use crate::grants::LiveGrant;
 use crate::io::{Eviction, Kind};
 use crate::model::{BudgetKey, Grant, Operation, Phase, Pod, ResourceVersion};
 use crate::replica::ReplicaKey;
@@ -102,19 +103,19 @@ impl Namespace {
         pod: &Pod,
     ) -> Option<Denial> {
         let eviction = &self.requests.get(id)?.eviction;
-        let ledger = &self.budgets.get(budget)?.ledger;
-        if eviction.exempt {
+        if eviction.exempt || !self.budgets.contains_key(budget) {
             return None;
         }
+        let ledger = self.grants.ledger(budget);
         let (name, of) = (&pod.key.name, &budget.object.name);
-        let live = ledger.entry(name, &pod.uid);
+        let live = ledger.get(name, &pod.uid);
         if live.is_none() && ledger.is_full() {
             let why = format!("budget {of} has too many evictions in flight");
             return Some(refuse(DenyReason::TooManyGrants, &why));
         }
         let goes_on = match live {
             Some(live) => live.may_be_renewed(eviction.operation, cx.now),
-            None => !ledger.is_refused(name, &pod.uid, cx.now),
+            None => !ledger.is_denied(name, &pod.uid, cx.now),
         };
         if goes_on {
             return None;
@@ -139,8 +140,7 @@ impl Namespace {
         let busy = others.any(|(_, other)| reserving_now(other));
         let name = name.clone();
         // The webhook of native mode has recorded and pinned the eviction that the gate is asked about now.
-        let ledger = |b: &BudgetId| self.budgets.get(b).map(|entry| &entry.ledger);
-        let pinned = |b| ledger(b).is_some_and(|l| l.has_pinned(&name, &reserving.uid));
+        let pinned = |b: &BudgetId| self.grants.ledger(b).has_pinned(&name, &reserving.uid);
         let held = request.eviction.by_name && reserving.budgets.iter().all(pinned);
         let Some(request) = self.requests.get_mut(id) else { return };
         let surplus = planted!(ForgetSurplus) && grants.iter().all(|(_, cost)| *cost == 0);
@@ -251,10 +251,10 @@ impl Namespace {
             self.deny(cx, id, denial);
             return None;
         }
-        let known = self.budgets.get(budget).and_then(|b| b.ledger.get(&pod.key.name, &pod.uid));
+        let known = self.grants.ledger(budget).get(&pod.key.name, &pod.uid);
         let replica = ReplicaKey::of(pod, cx.config.lws).map(|key| key.to_string());
         Some(Weighed {
-            cost: known.map_or(0, |g| g.cost),
+            cost: known.map_or(0, |live| live.grant().cost),
             replica: replica.unwrap_or_default(),
             uid: pod.uid.clone(),
             targeted: pod.is_targeted(),
@@ -272,8 +272,8 @@ impl Namespace {
         let request = self.requests.get(id)?;
         let Stage::Reserving(reserving) = &request.stage else { return None };
         let eviction = &request.eviction;
-        let live = self.budgets.get(budget).and_then(|b| b.ledger.entry(&eviction.pod.name, &uid));
-        let renewed = live.map(|live| &live.grant);
+        let live = self.grants.ledger(budget).get(&eviction.pod.name, &uid);
+        let renewed = live.map(LiveGrant::grant);
         // What is renewed may stand for an earlier request, which is complete without those that came to
         // cover the pod since; and this one without those that ceased to. What this request itself wrote
         // before it began again stands for nobody else.
@@ -287,10 +287,10 @@ impl Namespace {
         // A renewal does not extend a grant, but every update disrupts its pod anew, and so does an operation that the
         // grant does not stand for.
         let first = live.filter(|live| {
-            let same = live.grant.stands_for(eviction.operation);
+            let same = live.grant().stands_for(eviction.operation);
             same && !eviction.operation.keeps_pod() && !planted!(RenewForEver)
         });
-        let age = first.map_or(0, |live| cx.now.since(live.since).as_secs());
+        let age = first.map_or(0, |live| live.age(cx.now).as_secs());
         let uids = reserving.budgets.iter().filter_map(|b| self.budgets.get(b));
         let uids = uids.map(|b| b.object.uid.clone());
         let budgets = uids.filter(|u| others.is_none_or(|o| o.budgets.contains(u))).collect();
@@ -300,7 +300,7 @@ impl Namespace {
             replica,
             cost,
             requester: eviction.requester.clone(),
-            granted_at: first.map_or(cx.now.truncated(), |live| live.grant.granted_at),
+            granted_at: first.map_or(cx.now.truncated(), |live| live.grant().granted_at),
             eviction: id.to_owned(),
             budgets,
             operation,
@@ -359,9 +359,8 @@ impl Namespace {
             return self.deny(cx, id, refuse(DenyReason::NotRecorded, LATE));
         }
         let name = &request.eviction.pod.name;
-        let is_held = |budget: &BudgetId| {
-            self.budgets.get(budget).is_some_and(|b| b.ledger.is_committed(name, &reserving.uid))
-        };
+        let is_held =
+            |budget: &BudgetId| self.grants.ledger(budget).is_committed(name, &reserving.uid);
         if reserving.budgets.iter().all(is_held) {
             self.allow(cx, id, AllowReason::Granted);
         } else {

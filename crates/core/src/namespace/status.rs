@@ -37,8 +37,8 @@ impl Namespace {
         let evaluation = self.evaluate(budget);
         let generation = budget.object.generation;
         let mut status = budget.object.status.clone();
-        budget.ledger.write_into(&mut status, now);
-        self.drop_impossible(&budget.object.uid, &mut status);
+        self.grants.ledger(&budget.id).write_into(&mut status, now);
+        self.behind.drop_impossible(&budget.object.uid, &mut status);
         budget.seen.write_into(&mut status.watermarks);
         status.pending_replacements = budget.aged_replacements(now).collect();
         match &evaluation.failure {

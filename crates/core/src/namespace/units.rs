@@ -5,9 +5,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use super::budgets::BudgetEntry;
-use super::kept::{Facts, KeptPod};
 use super::pods::{PodEntry, ReplicaEntry};
 use super::{BudgetId, Context, Covering, Namespace};
+use crate::cache::{CachedPod, Facts};
 use crate::intern::Interner;
 use crate::io::Kind;
 use crate::model::{
@@ -142,7 +142,7 @@ impl PodState {
 
 impl PodEntry {
     pub(super) fn state(&self) -> PodState {
-        let KeptPod { phase, ready, terminating, facts, .. } = self.pod;
+        let CachedPod { phase, ready, terminating, facts, .. } = self.pod;
         PodState { phase, ready, terminating, facts, granted: self.granted > 0 }
     }
 
@@ -370,7 +370,7 @@ impl Namespace {
         }
         let kind = Kind::Owner(kind.into_owned());
         // An owner exists before its pods.
-        (!self.has_seen(cx, "", &kind, &pod.version)).then_some(kind)
+        (!self.behind.has_seen(cx, "", &kind, &pod.version)).then_some(kind)
     }
 
     /// As [`Self::covering`], for a pod that is kept.

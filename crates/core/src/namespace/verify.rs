@@ -16,7 +16,7 @@ impl Namespace {
     pub(crate) fn verify(&self) {
         let mut members: BTreeMap<Arc<ReplicaKey>, LiteMap<Arc<Member>, u32>> = BTreeMap::new();
         for entry in self.pods.values() {
-            let granted = self.count_grants(&entry.name, &entry.pod.uid.to_string());
+            let granted = self.grants.count(&entry.name, &entry.pod.uid.to_string());
             assert_eq!(entry.granted, granted, "grants of pod {}", entry.name);
             assert_eq!(entry.budgets, self.covering_kept(entry), "budgets of pod {}", entry.name);
             if let Some(key) = &entry.replica {

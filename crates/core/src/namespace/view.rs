@@ -54,7 +54,7 @@ impl Namespace {
             failure: evaluation.failure.as_ref().map(Failure::text).map(str::to_owned),
             never: never(&evaluation, self.ceiling(budget, &evaluation)),
             status: self.status(config, now, budget),
-            grants: budget.ledger.live().cloned().collect(),
+            grants: self.grants.ledger(key).live().cloned().collect(),
             replicas,
             pods,
         })

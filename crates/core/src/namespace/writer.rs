@@ -6,11 +6,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::explain::refuse;
-use super::ledger::has_recorded;
-use super::live_grant::AGE_STEP;
 use super::reserve::Turn;
 use super::status::is_misconfigured;
 use super::{BudgetId, Context, Namespace};
+use crate::grants::{AGE_STEP, has_recorded};
 use crate::io::{Command, WriteOutcome};
 use crate::leisure::{GATHER, Leisure};
 use crate::model::{BudgetKey, BudgetStatus, Grant, Scope, Timestamp};
@@ -170,7 +169,7 @@ impl Namespace {
             entry.writer.looked(cx.leisure);
             // Others do it, or it would be done by less than was seen already.
             // An instance that has adopted grants may be the only one that knows them.
-            let adopted = self.budgets.get(id).is_some_and(|b| b.ledger.has_adopted());
+            let adopted = self.grants.ledger(id).has_adopted();
             if (cx.leads || adopted) && self.may_write_status(cx, id) {
                 self.announce(cx, id);
                 self.commit(cx, id);
@@ -246,7 +245,7 @@ impl Namespace {
                 self.drop_uncommitted(cx, id);
                 self.refund_again(id, &batch);
                 self.settle(cx, id, batch);
-                if self.budgets.get(id).is_some_and(|b| b.ledger.has_adopted()) {
+                if self.grants.ledger(id).has_adopted() {
                     self.touch_now(cx, id);
                 } else if !written {
                     // By another: what was to be written may still have to be.

@@ -11,22 +11,22 @@ use crate::model::{ControllerRef, DisruptionTarget, Phase, Pod, ResourceVersion}
 use crate::replica::Member;
 
 #[derive(Clone, Debug)]
-pub(super) struct KeptPod {
-    pub(super) uid: Uid,
-    pub(super) version: ResourceVersion,
-    pub(super) phase: Phase,
-    pub(super) ready: bool,
-    pub(super) terminating: bool,
-    pub(super) facts: Facts,
-    pub(super) generation: u32,
-    pub(super) disruption_target: Option<Box<DisruptionTarget>>,
-    pub(super) controller: Option<Arc<ControllerRef>>,
+pub(crate) struct CachedPod {
+    pub(crate) uid: Uid,
+    pub(crate) version: ResourceVersion,
+    pub(crate) phase: Phase,
+    pub(crate) ready: bool,
+    pub(crate) terminating: bool,
+    pub(crate) facts: Facts,
+    pub(crate) generation: u32,
+    pub(crate) disruption_target: Option<Box<DisruptionTarget>>,
+    pub(crate) controller: Option<Arc<ControllerRef>>,
     /// Of the replica that it names, if it names one.
-    pub(super) member: Option<Arc<Member>>,
+    pub(crate) member: Option<Arc<Member>>,
 }
 
-impl KeptPod {
-    pub(super) fn new(
+impl CachedPod {
+    pub(crate) fn new(
         pod: Pod,
         uid: Uid,
         controller: Option<Arc<ControllerRef>>,
@@ -48,24 +48,24 @@ impl KeptPod {
     }
 
     /// The same pod, which has stayed where it was, is like this now.
-    pub(super) fn update(&mut self, pod: Pod) {
+    pub(crate) fn update(&mut self, pod: Pod) {
         *self = Self::new(pod, self.uid.clone(), self.controller.take(), self.member.take());
     }
 
     /// As [`Pod::is_targeted`].
-    pub(super) fn is_targeted(&self) -> bool {
+    pub(crate) fn is_targeted(&self) -> bool {
         self.disruption_target.as_ref().is_some_and(|target| target.is_eviction())
     }
 
     /// As [`Pod::is_terminal`].
-    pub(super) fn is_terminal(&self) -> bool {
+    pub(crate) fn is_terminal(&self) -> bool {
         self.phase.is_terminal()
     }
 }
 
 /// What bears on `PodUnavailableBudgets` alone, in one byte.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct Facts(u8);
+pub(crate) struct Facts(u8);
 
 impl Facts {
     const SETTLED: u8 = 1;
@@ -84,29 +84,29 @@ impl Facts {
     }
 
     /// As [`Pod::settled`].
-    pub(super) fn settled(self) -> bool {
+    pub(crate) fn settled(self) -> bool {
         self.0 & Self::SETTLED != 0
     }
 
     /// As [`Pod::applied`].
-    pub(super) fn applied(self) -> bool {
+    pub(crate) fn applied(self) -> bool {
         self.0 & Self::APPLIED != 0
     }
 
     /// As [`Pod::related`].
-    pub(super) fn related(self) -> bool {
+    pub(crate) fn related(self) -> bool {
         self.0 & Self::RELATED != 0
     }
 
     /// As [`Pod::no_protect`].
-    pub(super) fn no_protect(self) -> bool {
+    pub(crate) fn no_protect(self) -> bool {
         self.0 & Self::NO_PROTECT != 0
     }
 }
 
 /// A uid: nearly always a UUID, as the API server makes them, which is then kept in 16 bytes.
 #[derive(Clone, Debug)]
-pub(super) enum Uid {
+pub(crate) enum Uid {
     Uuid(Uuid),
     /// Whatever a UUID would not be written as.
     Text(Box<str>),
@@ -145,10 +145,10 @@ impl fmt::Display for Uid {
 
 /// Controllers, each once, with the number of pods that have it.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Controllers(BTreeMap<Arc<ControllerRef>, u32>);
+pub(crate) struct Controllers(BTreeMap<Arc<ControllerRef>, u32>);
 
 impl Controllers {
-    pub(super) fn acquire(&mut self, controller: ControllerRef) -> Arc<ControllerRef> {
+    pub(crate) fn acquire(&mut self, controller: ControllerRef) -> Arc<ControllerRef> {
         let key = match self.0.get_key_value(&controller) {
             Some((shared, _)) => shared.clone(),
             None => Arc::new(controller),
@@ -157,7 +157,7 @@ impl Controllers {
         key
     }
 
-    pub(super) fn release(&mut self, controller: &Arc<ControllerRef>) {
+    pub(crate) fn release(&mut self, controller: &Arc<ControllerRef>) {
         if let Some(uses) = self.0.get_mut(controller) {
             *uses -= 1;
             if *uses == 0 {
