@@ -12,7 +12,7 @@ use super::{
     controller::{Controller, Mode},
     http::{Client, Server},
     load::{Api, Budgets, Load},
-    report::{Comparison, Results, Target},
+    report::{Build, Comparison, Results, Target},
     stats::Latencies,
 };
 
@@ -42,35 +42,44 @@ const UNCOVERED: usize = 500;
 const STRANGERS: usize = 20;
 
 pub fn run(bench: &Bench, results: &mut Results) -> Result<()> {
-    for _ in 0..bench.repeat {
-        bench.interrupt.check()?;
-        let holdfast = bench.holdfast(Mode::Webhook)?;
-        let webhook = webhook(bench, &holdfast)?;
-        let mut free = Load::new(&bench.admin, "uncovered", Api::Holdfast, Budgets::None, 1)?;
-        free.fill(STRANGERS)?;
-        for clients in [1, 16] {
-            let latencies = ask_uncovered(&webhook, &free, clients)?;
-            for percent in [50, 99] {
-                let metric = format!("uncovered p{percent}, {clients} clients");
-                results.push(metric, "ms", "webhook", latencies.percentile(percent));
-            }
+    for round in 0..bench.repeat {
+        for build in bench.builds(round, true) {
+            bench.interrupt.check()?;
+            results.build = build;
+            measure(bench, results)?;
         }
-        free.clear()?;
-        let mut load = Load::new(&bench.admin, "commit", Api::Holdfast, Budgets::Pods, 1)?;
-        load.fill(2 * COMMITS)?;
-        load.settle()?;
-        let commits = commit(&webhook, &load)?;
-        // From here on no other client writes the object.
-        bench.retire(&holdfast, Mode::Webhook)?;
-        let puts = put(bench, &load)?;
-        for percent in [50, 99] {
-            let metric = format!("record p{percent}");
-            results.push(&*metric, "ms", "commit", commits.percentile(percent));
-            results.push(&*metric, "ms", "bare status PUT", puts.percentile(percent));
-        }
-        load.clear()?;
     }
+    results.build = Build::After;
     Ok(())
+}
+
+/// Both cells with one build.
+fn measure(bench: &Bench, results: &mut Results) -> Result<()> {
+    let holdfast = bench.holdfast_with(results.build, Mode::Webhook, &[])?;
+    let webhook = webhook(bench, &holdfast)?;
+    let mut free = Load::new(&bench.admin, "uncovered", Api::Holdfast, Budgets::None, 1)?;
+    free.fill(STRANGERS)?;
+    for clients in [1, 16] {
+        let latencies = ask_uncovered(&webhook, &free, clients)?;
+        for percent in [50, 99] {
+            let metric = format!("uncovered p{percent}, {clients} clients");
+            results.push(metric, "ms", "webhook", latencies.percentile(percent));
+        }
+    }
+    free.clear()?;
+    let mut load = Load::new(&bench.admin, "commit", Api::Holdfast, Budgets::Pods, 1)?;
+    load.fill(2 * COMMITS)?;
+    load.settle()?;
+    let commits = commit(&webhook, &load)?;
+    // From here on no other client writes the object.
+    bench.retire(&holdfast, Mode::Webhook)?;
+    let puts = put(bench, &load)?;
+    for percent in [50, 99] {
+        let metric = format!("record p{percent}");
+        results.push(&*metric, "ms", "commit", commits.percentile(percent));
+        results.push(&*metric, "ms", "bare status PUT", puts.percentile(percent));
+    }
+    load.clear()
 }
 
 /// Sends requests. Each adds one grant to the status and is answered after that write.

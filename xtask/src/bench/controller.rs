@@ -14,6 +14,7 @@ use crate::localkube::{Identity, Localkube, Process};
 /// A process under measurement. Dropping it ends the process.
 pub struct Controller {
     process: Process,
+    pub program: PathBuf,
     /// The addresses, if it is Holdfast.
     pub addresses: Value,
 }
@@ -39,7 +40,8 @@ impl Controller {
             localkube.start_controllers("disruption-controller", "disruption-controller")?;
         // When it is ready, it serves. The controller itself starts slightly later.
         std::thread::sleep(Duration::from_secs(1));
-        Ok(Self { process, addresses: Value::Null })
+        let program = localkube.program("kube-controller-manager");
+        Ok(Self { process, program, addresses: Value::Null })
     }
 
     /// Starts `holdfast serve --install` and waits until it is ready.
@@ -69,7 +71,7 @@ impl Controller {
         args.extend(flags.iter().map(|flag| (*flag).to_owned()));
         let log = dir.join("logs/holdfast.log");
         let process = Process::spawn("holdfast", program, &args, &dir.join("home"), &log)?;
-        let mut holdfast = Self { process, addresses: Value::Null };
+        let mut holdfast = Self { process, program: program.to_owned(), addresses: Value::Null };
         let deadline = Instant::now() + Duration::from_mins(1);
         while Instant::now() < deadline && holdfast.process.is_alive() {
             if let Ok(text) = fs::read(&ready) {

@@ -1,15 +1,15 @@
 //! The engine without a server: memory, time per input, instructions per input, and criterion's own table.
 
 use std::{
-    path::PathBuf,
+    path::Path,
     process::{Command, Stdio},
 };
 
 use anyhow::{Context as _, Result, bail};
 
 use super::{
-    cargo, dist_dir,
-    report::{Comparison, Results, Target},
+    builds, cargo, dist_dir,
+    report::{Build, Comparison, Results, Target},
 };
 
 pub const COMPARISONS: [Comparison; 5] = [
@@ -42,31 +42,48 @@ pub const COMPARISONS: [Comparison; 5] = [
 
 const BUDGETS: usize = 5000;
 
-pub fn run(repeat: usize, quick: bool, results: &mut Results) -> Result<()> {
+/// `before` is a program beside whose examples lies the `replay` of its commit.
+pub fn run(before: Option<&Path>, repeat: usize, quick: bool, results: &mut Results) -> Result<()> {
     cargo(&["build", "--profile", "dist", "--package", "holdfast-core", "--examples"])?;
-    let memory = example("memory", &["150000", "5000"])?;
+    let after = dist_dir()?.join("examples");
+    let before = before.map(|program| program.with_file_name("examples"));
+    let replay = |build| match (&before, build) {
+        (Some(before), Build::Before) => before.join("replay"),
+        _ => after.join("replay"),
+    };
+    let memory = output(&after.join("memory"), &["150000", "5000"])?;
     results.push("engine bytes per pod", "B", "engine", value(&memory, "bytes_per_pod")?);
     let mib = |bytes: f64| bytes / 1e6;
     results.push("engine memory, asked for", "MB", "engine", mib(value(&memory, "engine_bytes")?));
     let resident = value(&memory, "resident_kib")? * 1024.0;
     results.push("engine memory, resident", "MB", "engine", mib(resident));
-    for _ in 0..repeat {
+    for round in 0..repeat {
         for what in ["event", "verdict"] {
-            let budgets = BUDGETS.to_string();
-            let took = example("replay", &["150000", &budgets, "0", what, "100000"])?;
-            let us = value(&took, "p99_ns")? / 1000.0;
-            results.push(format!("engine p99 of {what}, 150000 pods"), "us", "engine", us);
+            for build in builds(round, before.is_some()) {
+                results.build = build;
+                let budgets = BUDGETS.to_string();
+                let took = output(&replay(build), &["150000", &budgets, "0", what, "100000"])?;
+                for percent in ["p50", "p99"] {
+                    let us = value(&took, &format!("{percent}_ns"))? / 1000.0;
+                    let metric = format!("engine {percent} of {what}, 150000 pods");
+                    results.push(metric, "us", "engine", us);
+                }
+            }
         }
     }
-    instructions(results)?;
+    // Instructions are the same in every run: one round is enough.
+    for build in builds(0, before.is_some()) {
+        results.build = build;
+        instructions(&replay(build), results)?;
+    }
+    results.build = Build::After;
     if !quick {
         cargo(&["bench", "--profile", "dist", "--package", "holdfast-core", "--bench", "engine"])?;
     }
     Ok(())
 }
 
-/// Instructions are the same in every run, so one run is enough.
-fn instructions(results: &mut Results) -> Result<()> {
+fn instructions(replay: &Path, results: &mut Results) -> Result<()> {
     if Command::new("valgrind").arg("--version").stdout(Stdio::null()).status().is_err() {
         eprintln!("bench: instructions were not counted: there is no valgrind on PATH");
         return Ok(());
@@ -83,7 +100,7 @@ fn instructions(results: &mut Results) -> Result<()> {
         for what in ["event", "verdict"] {
             const COUNT: u32 = 3000;
             let [pods, budgets, first] = [pods, budgets, first].map(|n: usize| n.to_string());
-            let all = callgrind(&[&pods, &budgets, &first, what, &COUNT.to_string()])?;
+            let all = callgrind(replay, &[&pods, &budgets, &first, what, &COUNT.to_string()])?;
             let each = all / f64::from(COUNT);
             results.push(format!("instructions per {what}, {scope}"), "", variant, each);
         }
@@ -92,11 +109,11 @@ fn instructions(results: &mut Results) -> Result<()> {
 }
 
 /// Returns the instructions of the engine for the inputs, without those of the driver.
-fn callgrind(args: &[&str]) -> Result<f64> {
+fn callgrind(replay: &Path, args: &[&str]) -> Result<f64> {
     let output = Command::new("valgrind")
         .args(["--tool=callgrind", "--callgrind-out-file=/dev/null"])
         .arg("--toggle-collect=*Cluster::measured*")
-        .arg(example_path("replay")?)
+        .arg(replay)
         .args(args)
         .output()
         .context("run valgrind")?;
@@ -106,19 +123,14 @@ fn callgrind(args: &[&str]) -> Result<f64> {
     count.with_context(|| format!("valgrind counted nothing:\n{text}"))
 }
 
-fn example(name: &str, args: &[&str]) -> Result<String> {
-    let output = Command::new(example_path(name)?)
-        .args(args)
-        .output()
-        .with_context(|| format!("run the example {name}"))?;
+fn output(program: &Path, args: &[&str]) -> Result<String> {
+    let name = program.display();
+    let output =
+        Command::new(program).args(args).output().with_context(|| format!("run {name}"))?;
     if !output.status.success() {
-        bail!("the example {name}: {}", String::from_utf8_lossy(&output.stderr));
+        bail!("{name}: {}", String::from_utf8_lossy(&output.stderr));
     }
     Ok(String::from_utf8_lossy(&output.stdout).into_owned())
-}
-
-fn example_path(name: &str) -> Result<PathBuf> {
-    Ok(dist_dir()?.join("examples").join(name))
 }
 
 fn value(output: &str, name: &str) -> Result<f64> {

@@ -9,10 +9,10 @@ use super::{
     controller::{Controller, Mode, await_quiet},
     is_chosen,
     load::{Api, Budgets, Load, PODS_PER_GROUP, Way},
-    report::{Comparison, Results, Target},
+    report::{Build, Comparison, Results, Target},
 };
 
-pub const COMPARISONS: [Comparison; 11] = [
+pub const COMPARISONS: [Comparison; 14] = [
     Comparison {
         metrics: "evictions, 1 clients",
         ours: "native, scope Pod",
@@ -67,6 +67,24 @@ pub const COMPARISONS: [Comparison; 11] = [
         base: Some("built-in PDB"),
         target: None,
     },
+    Comparison {
+        metrics: "eviction",
+        ours: "webhook, beside a PDB",
+        base: Some("webhook, no PDB"),
+        target: None,
+    },
+    Comparison {
+        metrics: "eviction",
+        ours: "scope Pod, beside a PDB",
+        base: Some("scope Pod"),
+        target: None,
+    },
+    Comparison {
+        metrics: "eviction",
+        ours: "native, beside a PDB",
+        base: Some("native, scope Pod"),
+        target: None,
+    },
     Comparison { metrics: "eviction p", ours: "scope Pod", base: Some("no PDB"), target: None },
     Comparison {
         metrics: "eviction p",
@@ -83,13 +101,16 @@ const BESIDE_UPSTREAM: &str = "native, beside upstream";
 
 /// The variants of a round, in order. The disruption controller of Kubernetes runs if it is needed, and in
 /// webhook mode, as in a cluster.
-pub const VARIANTS: [(&str, Option<Mode>, Budgets); 9] = [
+pub const VARIANTS: [(&str, Option<Mode>, Budgets); 12] = [
     ("built-in PDB", None, Budgets::Pods),
     ("no PDB", None, Budgets::None),
     ("webhook, no PDB", Some(Mode::Webhook), Budgets::None),
+    ("webhook, beside a PDB", Some(Mode::Webhook), Budgets::Others),
     ("scope Pod", Some(Mode::Webhook), Budgets::Pods),
+    ("scope Pod, beside a PDB", Some(Mode::Webhook), Budgets::PodsAndOthers),
     ("scope Workload", Some(Mode::Webhook), Budgets::Replicas),
     ("native, scope Pod", Some(Mode::Native), Budgets::Pods),
+    ("native, beside a PDB", Some(Mode::Native), Budgets::PodsAndOthers),
     (BESIDE_UPSTREAM, Some(Mode::Native), Budgets::Pods),
     ("native, scope Workload", Some(Mode::Native), Budgets::Replicas),
     ("native, no PDB", Some(Mode::Native), Budgets::None),
@@ -98,46 +119,61 @@ pub const VARIANTS: [(&str, Option<Mode>, Budgets); 9] = [
 pub fn run(bench: &Bench, only: &[String], results: &mut Results) -> Result<()> {
     let variants: Vec<_> =
         VARIANTS.iter().filter(|(name, ..)| is_chosen(only, name)).copied().collect();
+    let mut upstream = Some(Controller::upstream(&bench.localkube)?);
+    for round in 0..bench.repeat {
+        for &variant in &variants {
+            for build in bench.builds(round, variant.1.is_some()) {
+                bench.interrupt.check()?;
+                results.build = build;
+                measure(bench, variant, &mut upstream, results)?;
+            }
+        }
+    }
+    results.build = Build::After;
+    Ok(())
+}
+
+/// One variant with one build.
+fn measure(
+    bench: &Bench,
+    (name, mode, budgets): (&'static str, Option<Mode>, Budgets),
+    upstream: &mut Option<Controller>,
+    results: &mut Results,
+) -> Result<()> {
     // The built-in path is slow: 500 evictions by one client take minutes.
     let (pods, seconds) = if bench.quick { (200, 4) } else { (500, 10) };
     let limit = Duration::from_secs(seconds);
-    let mut upstream = Some(Controller::upstream(&bench.localkube)?);
-    for _ in 0..bench.repeat {
-        for &(name, mode, budgets) in &variants {
-            bench.interrupt.check()?;
-            let holdfast = mode.map(|mode| bench.holdfast(mode)).transpose()?;
-            if mode == Some(Mode::Native) && name != BESIDE_UPSTREAM {
-                upstream = None;
-            }
-            let api = if mode == Some(Mode::Webhook) { Api::Holdfast } else { Api::Policy };
-            let mut load = Load::new(&bench.admin, "evict", api, budgets, 1)?;
-            for clients in CLIENTS {
-                load.fill(pods)?;
-                load.settle()?;
-                await_quiet()?;
-                // The budget keeps the last replica.
-                let count = pods - 2 * PODS_PER_GROUP;
-                let evicted = load.disrupt(&bench.drainer, Way::Evict, clients, count, limit)?;
-                let label = |what: &str| format!("{what}, {clients} clients");
-                let count = f64::from(u32::try_from(evicted.latencies.len())?);
-                results.push(label("evictions"), "1/s", name, count / evicted.seconds);
-                for percent in [50, 99] {
-                    let value = evicted.latencies.percentile(percent);
-                    results.push(label(&format!("eviction p{percent}")), "ms", name, value);
-                }
-                if evicted.refused > 0 {
-                    eprintln!("bench: {} were refused and tried again", evicted.refused);
-                }
-            }
-            load.clear()?;
-            if upstream.is_none() {
-                // `policy/v1` is given back to it.
-                upstream = Some(Controller::upstream(&bench.localkube)?);
-            }
-            if let (Some(holdfast), Some(mode)) = (holdfast, mode) {
-                bench.retire(&holdfast, mode)?;
-            }
+    let holdfast = mode.map(|mode| bench.holdfast_with(results.build, mode, &[])).transpose()?;
+    if mode == Some(Mode::Native) && name != BESIDE_UPSTREAM {
+        *upstream = None;
+    }
+    let api = if mode == Some(Mode::Webhook) { Api::Holdfast } else { Api::Policy };
+    let mut load = Load::new(&bench.admin, "evict", api, budgets, 1)?;
+    for clients in CLIENTS {
+        load.fill(pods)?;
+        load.settle()?;
+        await_quiet()?;
+        // The budget keeps the last replica.
+        let count = pods - 2 * PODS_PER_GROUP;
+        let evicted = load.disrupt(&bench.drainer, Way::Evict, clients, count, limit)?;
+        let label = |what: &str| format!("{what}, {clients} clients");
+        let count = f64::from(u32::try_from(evicted.latencies.len())?);
+        results.push(label("evictions"), "1/s", name, count / evicted.seconds);
+        for percent in [50, 99] {
+            let value = evicted.latencies.percentile(percent);
+            results.push(label(&format!("eviction p{percent}")), "ms", name, value);
         }
+        if evicted.refused > 0 {
+            eprintln!("bench: {} were refused and tried again", evicted.refused);
+        }
+    }
+    load.clear()?;
+    if upstream.is_none() {
+        // `policy/v1` is given back to it.
+        *upstream = Some(Controller::upstream(&bench.localkube)?);
+    }
+    if let (Some(holdfast), Some(mode)) = (holdfast, mode) {
+        bench.retire(&holdfast, mode)?;
     }
     Ok(())
 }

@@ -10,7 +10,7 @@ use super::{
     Bench,
     controller::Mode,
     load::{each, until},
-    report::{Comparison, Results},
+    report::{Build, Comparison, Results},
 };
 use crate::localkube::Localkube;
 
@@ -68,7 +68,9 @@ pub fn run(bench: &Bench, results: &mut Results) -> Result<()> {
         {
             bench.interrupt.check()?;
             let holdfast = (way == Way::Gates)
-                .then(|| bench.holdfast_with(Mode::Webhook, &["--pod-groups=holdfast"]))
+                .then(|| {
+                    bench.holdfast_with(Build::After, Mode::Webhook, &["--pod-groups=holdfast"])
+                })
                 .transpose()?;
             let namespace = format!("bench-gangs-{round}-{}", name.replace(' ', "-"));
             let seconds = start(bench, &namespace, way, gangs)?;

@@ -35,6 +35,8 @@ pub enum Budgets {
     Replicas,
     /// The budgets cover other pods than those of the load.
     Others,
+    /// One budget over the load's pods, and one over others.
+    PodsAndOthers,
 }
 
 /// The API of the budgets.
@@ -121,7 +123,8 @@ impl Load {
             pods: Vec::new(),
         };
         if budgets != Budgets::None {
-            for part in 0..count {
+            let beside = usize::from(budgets == Budgets::PodsAndOthers);
+            for part in 0..count + beside {
                 client.post(&load.budget_path(""), &load.budget(part))?.ok()?;
             }
         }
@@ -285,7 +288,7 @@ impl Load {
 
     /// Returns a budget that never denies: the first and the last eviction must cost the same.
     fn budget(&self, part: usize) -> Value {
-        let labels = if self.budgets == Budgets::Others {
+        let labels = if self.budgets == Budgets::Others || part == self.count {
             json!({"app": "others"})
         } else if self.count == 1 {
             json!({"app": "bench"})

@@ -30,7 +30,7 @@ use crate::{
 };
 use controller::{Controller, Mode};
 use http::Server;
-use report::{Comparison, Results};
+use report::{Build, Comparison, Results};
 
 #[derive(clap::Args)]
 pub struct Args {
@@ -49,6 +49,10 @@ pub struct Args {
     /// Measure this `holdfast` instead of building one
     #[arg(long, value_name = "FILE")]
     program: Option<PathBuf>,
+    /// Measure this `holdfast` of an earlier commit too, in turns: parts `evict`, `commit` and `core`, which takes
+    /// `examples/replay` of the same directory
+    #[arg(long, value_name = "FILE")]
+    before: Option<PathBuf>,
     /// How long a soak takes
     #[arg(long, default_value_t = 30, value_name = "N")]
     minutes: u64,
@@ -63,7 +67,7 @@ pub struct Args {
     repeat: usize,
 }
 
-#[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 enum Part {
     /// Evictions per second
     Evict,
@@ -83,10 +87,27 @@ enum Part {
     Drain,
 }
 
+impl Args {
+    fn wants(&self, part: Part) -> bool {
+        if self.only.is_empty() {
+            return self.before.is_none() || part.has_before();
+        }
+        self.only.contains(&part)
+    }
+}
+
+impl Part {
+    /// Whether it compares two builds.
+    fn has_before(self) -> bool {
+        matches!(self, Self::Evict | Self::Commit | Self::Core)
+    }
+}
+
 /// The shared parts of the measurements.
 pub struct Bench {
     localkube: Localkube,
     program: PathBuf,
+    before: Option<PathBuf>,
     admin: Server,
     drainer: Server,
     holdfast_user: Server,
@@ -123,7 +144,10 @@ fn in_release() -> Result<bool> {
 }
 
 fn measure(args: &Args, results: &mut Results, comparisons: &mut Vec<Comparison>) -> Result<()> {
-    let wants = |part| args.only.is_empty() || args.only.contains(&part);
+    if let Some(part) = args.only.iter().find(|part| args.before.is_some() && !part.has_before()) {
+        bail!("--before measures evict, commit and core, not {part:?}");
+    }
+    let wants = |part| args.wants(part);
     let soaks = args.only.contains(&Part::Soak);
     let parts = [Part::Evict, Part::Delete, Part::Gangs, Part::Status, Part::Commit];
     if soaks || parts.into_iter().any(wants) {
@@ -144,17 +168,21 @@ fn measure(args: &Args, results: &mut Results, comparisons: &mut Vec<Comparison>
     }
     if wants(Part::Core) {
         comparisons.extend(core::COMPARISONS);
-        core::run(args.repeat, args.quick, results)?;
+        core::run(args.before.as_deref(), args.repeat, args.quick, results)?;
     }
     Ok(())
 }
 
 fn program(args: &Args) -> Result<PathBuf> {
     if let Some(program) = &args.program {
-        return program.canonicalize().with_context(|| format!("find {}", program.display()));
+        return found(program);
     }
     cargo(&["build", "--profile", "dist", "--bin", "holdfast"])?;
     Ok(dist_dir()?.join("holdfast"))
+}
+
+fn found(program: &Path) -> Result<PathBuf> {
+    program.canonicalize().with_context(|| format!("find {}", program.display()))
 }
 
 /// Runs the work on a control plane with simulated nodes, a scheduler and `LeaderWorkerSet`.
@@ -200,8 +228,19 @@ impl Bench {
         let (admin, drainer) = (server(Identity::Admin)?, server(Identity::Drainer)?);
         let holdfast_user = server(Identity::Holdfast)?;
         let (quick, repeat) = (args.quick, args.repeat);
+        let before = args.before.as_deref().map(found).transpose()?;
         let interrupt = Interrupt::catch()?;
-        Ok(Self { localkube, program, admin, drainer, holdfast_user, interrupt, quick, repeat })
+        Ok(Self {
+            localkube,
+            program,
+            before,
+            admin,
+            drainer,
+            holdfast_user,
+            interrupt,
+            quick,
+            repeat,
+        })
     }
 
     fn parts(
@@ -210,7 +249,7 @@ impl Bench {
         results: &mut Results,
         comparisons: &mut Vec<Comparison>,
     ) -> Result<()> {
-        let wants = |part| args.only.is_empty() || args.only.contains(&part);
+        let wants = |part| args.wants(part);
         let of_evict =
             evict::VARIANTS.map(|(name, ..)| name).into_iter().filter(|_| wants(Part::Evict));
         let of_status = status::VARIANTS.into_iter().filter(|_| wants(Part::Status));
@@ -245,12 +284,19 @@ impl Bench {
         Ok(())
     }
 
-    fn holdfast(&self, mode: Mode) -> Result<Controller> {
-        self.holdfast_with(mode, &[])
+    /// The builds to measure in this round, for a variant with or without Holdfast.
+    fn builds(&self, round: usize, has_holdfast: bool) -> Vec<Build> {
+        builds(round, has_holdfast && self.before.is_some())
     }
 
-    fn holdfast_with(&self, mode: Mode, flags: &[&str]) -> Result<Controller> {
-        Controller::holdfast(&self.localkube, &self.program, mode, flags)
+    fn holdfast(&self, mode: Mode) -> Result<Controller> {
+        self.holdfast_with(Build::After, mode, &[])
+    }
+
+    /// Each build installs the definitions that it needs.
+    fn holdfast_with(&self, build: Build, mode: Mode, flags: &[&str]) -> Result<Controller> {
+        let before = self.before.as_ref().filter(|_| build == Build::Before);
+        Controller::holdfast(&self.localkube, before.unwrap_or(&self.program), mode, flags)
     }
 
     /// Removes its webhook, or gives `policy/v1` back, so that evictions do not need it, and ends it.
@@ -265,7 +311,7 @@ impl Bench {
                 }
             }
             Mode::Native => {
-                let output = Command::new(&self.program)
+                let output = Command::new(&holdfast.program)
                     .args(["uninstall", "--allow-loss", "--kubeconfig"])
                     .arg(self.localkube.kubeconfig(Identity::Admin))
                     .output()
@@ -277,6 +323,15 @@ impl Bench {
             }
         }
         Ok(())
+    }
+}
+
+/// The builds to measure in a round. The first one changes, so that each follows the other as often.
+fn builds(round: usize, has_before: bool) -> Vec<Build> {
+    match (has_before, round % 2) {
+        (false, _) => vec![Build::After],
+        (true, 0) => vec![Build::Before, Build::After],
+        (true, _) => vec![Build::After, Build::Before],
     }
 }
 

@@ -10,13 +10,25 @@ use super::stats::{max, median, min};
 /// All samples, in the order of measurement.
 #[derive(Default)]
 pub struct Results {
+    /// Which build the next samples are of.
+    pub build: Build,
     samples: Vec<Sample>,
+}
+
+/// Two commits are compared by their builds.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum Build {
+    /// The program that `--before` names.
+    Before,
+    #[default]
+    After,
 }
 
 struct Sample {
     metric: String,
     unit: &'static str,
     variant: &'static str,
+    build: Build,
     value: f64,
 }
 
@@ -53,8 +65,10 @@ impl Results {
         value: f64,
     ) {
         let metric = metric.into();
-        eprintln!("bench: {metric}, {variant}: {value:.3} {unit}");
-        self.samples.push(Sample { metric, unit, variant, value });
+        let build = self.build;
+        let before = if build == Build::Before { ", before" } else { "" };
+        eprintln!("bench: {metric}, {variant}{before}: {value:.3} {unit}");
+        self.samples.push(Sample { metric, unit, variant, build, value });
     }
 
     /// Prints the table: the metric, both sides with their spread, and the ratio with its spread.
@@ -91,25 +105,48 @@ impl Results {
                 }
             }
             for Sample { metric, unit, .. } in metrics {
-                let ours = self.values(metric, comparison.ours);
-                if ours.is_empty() {
+                let ours = self.values(metric, comparison.ours, Build::After);
+                let values = |base| (base, self.values(metric, base, Build::After));
+                let base = comparison.base.map(values);
+                // `--variant` may leave out either side.
+                if ours.is_empty() || base.as_ref().is_some_and(|(_, values)| values.is_empty()) {
                     continue;
                 }
                 rows.push(Row {
                     metric: metric.clone(),
                     unit,
                     ours: (comparison.ours, ours),
-                    base: comparison.base.map(|base| (base, self.values(metric, base))),
+                    base,
                     target: comparison.target,
                 });
             }
         }
+        rows.extend(self.before_and_after());
         rows
     }
 
-    fn values(&self, metric: &str, variant: &str) -> Vec<f64> {
-        let of_it = self.samples.iter().filter(|s| s.metric == metric && s.variant == variant);
-        of_it.map(|s| s.value).collect()
+    /// One row for each metric and variant that both builds were measured with.
+    fn before_and_after(&self) -> Vec<Row> {
+        let mut rows: Vec<Row> = Vec::new();
+        for sample in self.samples.iter().filter(|sample| sample.build == Build::Before) {
+            let Sample { metric, unit, variant, .. } = sample;
+            if rows.iter().any(|row| row.metric == *metric && row.ours.0 == *variant) {
+                continue;
+            }
+            rows.push(Row {
+                metric: metric.clone(),
+                unit,
+                ours: (variant, self.values(metric, variant, Build::After)),
+                base: Some(("before", self.values(metric, variant, Build::Before))),
+                target: None,
+            });
+        }
+        rows
+    }
+
+    fn values(&self, metric: &str, variant: &str, build: Build) -> Vec<f64> {
+        let is_of = |s: &&Sample| s.metric == metric && s.variant == variant && s.build == build;
+        self.samples.iter().filter(is_of).map(|s| s.value).collect()
     }
 }
 
