@@ -303,7 +303,9 @@ impl Engine {
                     note(list, &key);
                 }
                 let name = self.shared_name(&key.namespace);
-                self.within(now, &name, |ns, cx| ns.unreadable(cx, &kind, key, why, salvaged));
+                self.within(now, &name, |ns, cx| {
+                    ns.unreadable(cx, &kind, key, why, salvaged, false);
+                });
             }
             Input::Evict(eviction) => {
                 let name = self.shared_name(&eviction.pod.namespace);

@@ -82,6 +82,11 @@ impl Engine {
                 Input::Budget(Change::Applied(budget)) => {
                     self.within(now, &name, |ns, cx| ns.apply_listed_budget(cx, budget));
                 }
+                Input::Unreadable { kind, key, why, salvaged } => {
+                    self.within(now, &name, |ns, cx| {
+                        ns.unreadable(cx, &kind, key, why, salvaged, true);
+                    });
+                }
                 object => self.take_in(now, object),
             }
         }

@@ -41,8 +41,23 @@ pub(super) struct BudgetEntry {
     pub(super) unwritten: Unwritten,
     /// Since when groups keep the size that was recorded with the grant of a pod, by its uid.
     pub(super) sizes_since: BTreeMap<String, Timestamp>,
-    /// Its newest state cannot be decoded; `object` is the last that could.
-    pub(super) unreadable: Option<String>,
+    /// Its newest state cannot be decoded. `object` has the selector of this state, and the last status that could be
+    /// decoded.
+    pub(super) unreadable: Option<Unreadable>,
+}
+
+/// A state of a budget that the API server has shown.
+#[derive(Clone, Debug)]
+pub(super) struct Shown {
+    pub(super) budget: Budget,
+    pub(super) unreadable: Option<Unreadable>,
+}
+
+/// Says why this state of a budget cannot be decoded.
+#[derive(Clone, Debug)]
+pub(super) struct Unreadable {
+    pub(super) why: String,
+    pub(super) version: ResourceVersion,
 }
 
 /// Events that were published already, so that each is published once per change.
@@ -76,35 +91,56 @@ impl Namespace {
                 let is_known = budget.version == entry.object.version
                     && budget.spec == entry.object.spec
                     && entry.unreadable.is_none();
-                if !is_known && !budget.version.is_older_than(&entry.object.version) {
+                // It was never decoded, so its status is not known.
+                let is_first =
+                    entry.unreadable.as_ref().is_some_and(|u| u.version == entry.object.version);
+                let is_older = budget.version.is_older_than(&entry.object.version);
+                if !is_known && (is_first || !is_older) {
                     let writing = entry.writer.writing();
                     self.take_in(cx, &id, budget, writing.as_deref());
                     // A write of ours that was given up for lost may have landed: that is taken back at once.
                     self.pump(cx, &id);
                 }
             }
+            _ => self.replace_budget(cx, &id, Shown { budget, unreadable: None }),
+        }
+    }
+
+    /// The API server has shown a budget that this instance does not have, or that has another uid.
+    pub(super) fn replace_budget(&mut self, cx: &mut Context<'_>, id: &BudgetId, shown: Shown) {
+        match self.budgets.get(id) {
             // An answer that was long on its way must not bring back what is gone.
-            Some(entry) if budget.version.is_older_than(&entry.object.version) => {}
+            Some(entry) if shown.budget.version.is_older_than(&entry.object.version) => {}
             Some(_) => {
-                let budget = self.newest_of(&id, budget);
+                let shown = self.newest_of(id, shown);
                 // The successor is in force before anybody who waited for the old one starts over.
-                let writer = self.remove_budget(cx, &id);
-                self.create_budget(cx, &id, budget);
-                self.budget_gone(cx, &id, writer);
+                let writer = self.remove_budget(cx, id);
+                self.create_budget(cx, id, shown);
+                self.budget_gone(cx, id, writer);
             }
             None => {
-                let budget = self.newest_of(&id, budget);
-                self.create_budget(cx, &id, budget);
+                let shown = self.newest_of(id, shown);
+                self.create_budget(cx, id, shown);
             }
         }
     }
 
     /// Returns the state of a recreated budget that is to be in force: the one that the watch shows, or a newer one of
     /// the same budget that an answer has shown. A budget that was recreated once more goes on waiting for the watch.
-    fn newest_of(&mut self, id: &BudgetId, watched: Budget) -> Budget {
+    fn newest_of(&mut self, id: &BudgetId, watched: Shown) -> Shown {
+        let version = &watched.budget.version;
         match self.successors.remove(id) {
-            Some(answered) if !watched.version.is_older_than(&answered.version) => watched,
-            Some(answered) if answered.uid == watched.uid => *answered,
+            Some(answered) if !version.is_older_than(&answered.budget.version) => watched,
+            Some(answered) if answered.budget.uid == watched.budget.uid => {
+                match answered.unreadable {
+                    None => *answered,
+                    // The status is known by what the watch shows.
+                    unreadable => {
+                        let budget = Budget { spec: answered.budget.spec, ..watched.budget };
+                        Shown { budget, unreadable }
+                    }
+                }
+            }
             Some(answered) => {
                 self.successors.insert(id.clone(), answered);
                 watched
@@ -117,25 +153,30 @@ impl Namespace {
     /// show what a predecessor of the same name granted last. Until then nothing is allowed in this namespace.
     pub(crate) fn apply_listed_budget(&mut self, cx: &mut Context<'_>, budget: Budget) {
         let id = self.budget_id(&budget.key);
-        let is_shown = self.budgets.get(&id).is_some_and(|entry| {
+        if self.is_shown(&id, &budget) {
+            self.apply_budget(cx, budget);
+        } else {
+            self.note_successor(id, Shown { budget, unreadable: None });
+        }
+    }
+
+    /// Returns whether the watch has shown this budget, or a later one of its name.
+    pub(super) fn is_shown(&self, id: &BudgetId, budget: &Budget) -> bool {
+        self.budgets.get(id).is_some_and(|entry| {
             let known = &entry.object;
             known.uid.is_empty()
                 || known.uid == budget.uid
                 || budget.version.is_older_than(&known.version)
-        });
-        if is_shown {
-            self.apply_budget(cx, budget);
-        } else {
-            self.note_successor(id, Box::new(budget));
-        }
+        })
     }
 
     /// An answer shows a budget that the watch has not shown. Answers overtake each other: a budget that was recreated
     /// twice is the newest that any answer has shown.
-    pub(super) fn note_successor(&mut self, id: BudgetId, shown: Box<Budget>) {
+    pub(super) fn note_successor(&mut self, id: BudgetId, shown: Shown) {
         let known = self.successors.get(&id);
-        if known.is_none_or(|known| !shown.version.is_older_than(&known.version)) {
-            self.successors.insert(id, shown);
+        let version = &shown.budget.version;
+        if known.is_none_or(|known| !version.is_older_than(&known.budget.version)) {
+            self.successors.insert(id, Box::new(shown));
         }
     }
 
@@ -145,11 +186,17 @@ impl Namespace {
         &mut self,
         cx: &mut Context<'_>,
         id: &BudgetId,
-        budget: Budget,
+        mut budget: Budget,
         written: Option<&BudgetStatus>,
     ) {
         let Some(entry) = self.budgets.get_mut(id) else { return };
-        let is_readable_again = entry.unreadable.take().is_some();
+        // A late watch or answer shows grants. It does not undo that the newest state cannot be decoded.
+        let is_late = |u: &Unreadable| budget.version.is_older_than(&u.version);
+        if entry.unreadable.as_ref().is_some_and(is_late) {
+            budget.spec = entry.object.spec.clone();
+        }
+        let is_readable_again =
+            entry.unreadable.take_if(|u| !budget.version.is_older_than(&u.version)).is_some();
         let respec = entry.object.spec != budget.spec;
         let target = |budget: &Budget| budget.spec.unavailable.as_ref()?.target.clone();
         let reselect = entry.object.spec.selector != budget.spec.selector
@@ -198,7 +245,7 @@ impl Namespace {
     /// The watch shows the last state of a budget that is gone.
     pub(crate) fn delete_budget_of(&mut self, cx: &mut Context<'_>, last: Budget) {
         let id = self.budget_id(&last.key);
-        self.successors.retain(|of, successor| *of != id || successor.uid != last.uid);
+        self.successors.retain(|of, successor| *of != id || successor.budget.uid != last.uid);
         let own = self.budgets.get(&id).map(|entry| &entry.object);
         // The uid of a budget that was never decoded may be unknown.
         let is_it = own.is_some_and(|own| own.uid == last.uid || own.uid.is_empty());
@@ -210,7 +257,7 @@ impl Namespace {
         if is_unseen {
             // The watch has not shown this budget before. It may have had grants.
             let writer = self.remove_budget(cx, &id);
-            self.create_budget(cx, &id, last);
+            self.create_budget(cx, &id, Shown { budget: last, unreadable: None });
             self.budget_gone(cx, &id, writer);
         }
         if is_it || is_unseen {
@@ -277,7 +324,8 @@ impl Namespace {
         entry.writer
     }
 
-    fn create_budget(&mut self, cx: &mut Context<'_>, id: &BudgetId, budget: Budget) {
+    fn create_budget(&mut self, cx: &mut Context<'_>, id: &BudgetId, shown: Shown) {
+        let Shown { budget, unreadable } = shown;
         let entry = BudgetEntry {
             id: id.clone(),
             scope: effective_scope(cx, &budget),
@@ -292,7 +340,7 @@ impl Namespace {
             lws_groups: cx.config.lws,
             unwritten: Unwritten::default(),
             sizes_since: BTreeMap::new(),
-            unreadable: None,
+            unreadable,
         };
         self.budgets.insert(id.clone(), entry);
         self.grants.open(id);

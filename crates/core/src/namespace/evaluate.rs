@@ -65,8 +65,9 @@ impl SyncError {
 
 impl Namespace {
     pub(super) fn evaluate(&self, budget: &BudgetEntry) -> Evaluation {
-        if let Some(why) = &budget.unreadable {
-            return Evaluation::failed(budget, SyncError::ExpectedCount(why.clone()));
+        if let Some(unreadable) = &budget.unreadable {
+            let why = unreadable.why.clone();
+            return Evaluation::failed(budget, SyncError::ExpectedCount(why));
         }
         if let Err(why) = &budget.selector {
             return Evaluation::failed(budget, SyncError::Selector(why.clone()));

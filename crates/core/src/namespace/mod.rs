@@ -47,7 +47,7 @@ use crate::grants::Grants;
 use crate::intern::Interner;
 use crate::io::{Command, Kind, PodReadOutcome};
 use crate::leisure::Leisure;
-use crate::model::{Budget, BudgetId, GroupKind, ResourceVersion, Scope, Target, Timestamp};
+use crate::model::{BudgetId, GroupKind, ResourceVersion, Scope, Target, Timestamp};
 use crate::progress::Progress;
 use crate::replica::{Dependency, Objects, ReplicaKey};
 use crate::selector::SelectorIndex;
@@ -56,7 +56,7 @@ use crate::timer::{Due, Timers};
 
 use behind::Behind;
 use budget_lists::BudgetLists;
-use budgets::{BudgetEntry, BuiltinEntry};
+use budgets::{BudgetEntry, BuiltinEntry, Shown};
 use pods::{PodEntry, ReplicaEntry};
 use relate::Relating;
 use requests::Request;
@@ -77,7 +77,7 @@ pub(crate) struct Namespace {
     budget_index: SelectorIndex<BudgetId>,
     /// Budgets that an answer has shown and the watch has not. Each is in force when the watch has shown it, or the
     /// deletion of its predecessor, and with that the last grants. Until then nothing is allowed in this namespace.
-    successors: BTreeMap<BudgetId, Box<Budget>>,
+    successors: BTreeMap<BudgetId, Box<Shown>>,
     /// Budgets that name a workload instead of labels.
     targets: BTreeMap<Target, BTreeSet<BudgetId>>,
     builtins: BTreeMap<String, BuiltinEntry>,
@@ -230,7 +230,7 @@ impl Namespace {
                 let absent = of_kind.filter(|b| gone(&b.id.object.name, &b.object.version));
                 let absent: Vec<BudgetId> = absent.map(|b| b.id.clone()).collect();
                 self.successors.retain(|of, successor| {
-                    of.kind.watched() != *kind || !gone(&of.object.name, &successor.version)
+                    of.kind.watched() != *kind || !gone(&of.object.name, &successor.budget.version)
                 });
                 for id in absent {
                     self.delete_budget(cx, &id);

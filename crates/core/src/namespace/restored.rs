@@ -14,7 +14,10 @@ impl Namespace {
             Kind::Pod => self.pods.values_mut().for_each(|entry| entry.pod.version = none()),
             Kind::Budget | Kind::UnavailableBudget => {
                 let of_kind = self.budgets.values_mut().filter(|b| b.id.kind.watched() == *kind);
-                of_kind.for_each(|budget| budget.object.version = none());
+                of_kind.for_each(|budget| {
+                    budget.object.version = none();
+                    budget.unreadable.iter_mut().for_each(|state| state.version = none());
+                });
                 self.successors.retain(|id, _| id.kind.watched() != *kind);
             }
             Kind::BuiltinBudget => {

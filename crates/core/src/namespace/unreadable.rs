@@ -1,5 +1,6 @@
 //! Pods and budgets that exist and cannot be decoded: both fail closed (semantics 6).
 
+use super::budgets::{Shown, Unreadable};
 use super::explain::refuse;
 use super::units::{Step, contribute};
 use super::{BudgetId, Context, Namespace};
@@ -11,6 +12,7 @@ use crate::model::{
 use crate::verdict::{Denial, DenyReason};
 
 impl Namespace {
+    /// `listed`: a list that is ahead of the watch shows the object.
     pub(crate) fn unreadable(
         &mut self,
         cx: &mut Context<'_>,
@@ -18,6 +20,7 @@ impl Namespace {
         key: ObjectKey,
         why: String,
         salvaged: Option<Box<Salvaged>>,
+        listed: bool,
     ) {
         let kind = match (kind, salvaged.map(|salvaged| *salvaged)) {
             (Kind::Pod, Some(Salvaged::Pod(pod))) => {
@@ -34,30 +37,41 @@ impl Namespace {
             Some(Salvaged::Budget(budget)) if budget.key == key => Some(budget),
             _ => None,
         };
-        self.budget_unreadable(cx, key, why, salvaged);
+        let salvaged = salvaged.unwrap_or_else(|| selects_all(key));
+        let salvaged = Budget { status: BudgetStatus::default(), ..salvaged };
+        self.budget_unreadable(cx, why, salvaged, listed);
     }
 
     /// The budget denies every eviction of the pods that it may select. Its last known grants stay.
     fn budget_unreadable(
         &mut self,
         cx: &mut Context<'_>,
-        key: BudgetKey,
         why: String,
-        salvaged: Option<Budget>,
+        salvaged: Budget,
+        listed: bool,
     ) {
-        let id = self.budget_id(&key);
+        let id = self.budget_id(&salvaged.key);
+        let unreadable = Some(Unreadable { why, version: salvaged.version.clone() });
+        // Its predecessor may have grants that only the watch shows. They count when it can be read again.
+        if listed && !salvaged.uid.is_empty() && !self.is_shown(&id, &salvaged) {
+            return self.note_successor(id, Shown { budget: salvaged, unreadable });
+        }
         let known = self.budgets.get(&id).map(|entry| entry.object.clone());
-        let salvaged = salvaged.unwrap_or_else(|| selects_all(key));
         match known {
             // News of a state before the one that is known.
             Some(known) if is_older(&salvaged.version, &known.version) => return,
             Some(known) if salvaged.uid.is_empty() || salvaged.uid == known.uid => {
+                if let Some(entry) = self.budgets.get_mut(&id) {
+                    entry.unreadable = None;
+                }
                 self.take_in(cx, &id, Budget { spec: salvaged.spec, ..known }, None);
             }
-            _ => self.apply_budget(cx, Budget { status: BudgetStatus::default(), ..salvaged }),
+            _ => {
+                return self.replace_budget(cx, &id, Shown { budget: salvaged, unreadable });
+            }
         }
         if let Some(entry) = self.budgets.get_mut(&id) {
-            entry.unreadable = Some(why);
+            entry.unreadable = unreadable;
             self.touch(cx, &id);
         }
     }
@@ -71,7 +85,12 @@ impl Namespace {
     }
 
     fn unreadable_denial(&self, id: &BudgetId) -> Denial {
-        let why = self.budgets.get(id).and_then(|b| b.unreadable.as_deref()).unwrap_or_default();
+        let why = self
+            .budgets
+            .get(id)
+            .and_then(|b| b.unreadable.as_ref())
+            .map(|u| u.why.as_str())
+            .unwrap_or_default();
         let why = format!("budget {} cannot be read, so it allows nothing: {why}", id.object.name);
         refuse(DenyReason::FailedClosed, &why)
     }

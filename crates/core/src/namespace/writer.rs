@@ -5,6 +5,7 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::Duration;
 
+use super::budgets::Shown;
 use super::explain::refuse;
 use super::reserve::Turn;
 use super::status::is_misconfigured;
@@ -257,7 +258,8 @@ impl Namespace {
                 // it has shown the deletion, the requests of this batch wait.
                 entry.writer.in_flight = Some(batch);
                 if !budget.version.is_older_than(&entry.object.version) {
-                    self.note_successor(id.clone(), budget);
+                    let shown = Shown { budget: *budget, unreadable: None };
+                    self.note_successor(id.clone(), shown);
                 }
                 return;
             }

@@ -104,6 +104,11 @@ impl Lone {
         }
     }
 
+    /// Lists hold an object that cannot be decoded, and the watch has not shown it yet.
+    pub fn store_garbled(&mut self, input: Input) {
+        self.garbled.push(input);
+    }
+
     fn listed(&self, kind: &Kind, namespace: &str) -> Vec<Input> {
         let readable: Vec<Input> = match kind {
             Kind::Pod => {
