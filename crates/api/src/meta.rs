@@ -118,9 +118,9 @@ pub struct Annotations {
     pub sidecars_state: Option<String>,
 }
 
-/// Parses a whole number >= 1, such as a group size.
+/// Parses a whole number from 1 to the largest int32, such as a group size.
 pub(crate) fn positive(text: &str) -> Option<i64> {
-    text.parse().ok().filter(|n| *n >= 1)
+    text.parse::<i32>().ok().filter(|n| *n >= 1).map(i64::from)
 }
 
 fn is_set<'de, D: Deserializer<'de>>(deserializer: D) -> Result<bool, D::Error> {

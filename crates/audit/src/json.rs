@@ -72,7 +72,8 @@ pub fn pod(value: &Value) -> Pod {
         group_key,
         group_index: label("group-index").and_then(|index| index.parse().ok()),
         size: annotation(&format!("{LWS}/size"))
-            .and_then(|size| size.parse().ok())
+            .and_then(|size| size.parse::<i32>().ok())
+            .map(i64::from)
             .filter(|size| *size >= 1),
     });
     let observed = status["observedGeneration"].as_i64();
@@ -252,7 +253,7 @@ pub fn owner(value: &Value, group: &str) -> Owner {
         Some(spec["replicas"].as_i64().unwrap_or(1))
     };
     let size = meta["annotations"]["holdfast.dev/group-size"].as_str();
-    let size = size.and_then(|n| n.parse().ok()).filter(|n| *n >= 1);
+    let size = size.and_then(|n| n.parse::<i32>().ok()).map(i64::from).filter(|n| *n >= 1);
     let finished = ["Complete", "Completed", "Failed"];
     let has =
         |kind: &&str| condition(&value["status"], kind).is_some_and(|c| c["status"] == "True");

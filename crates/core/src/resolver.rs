@@ -82,17 +82,12 @@ impl<'a> Resolver<'a> {
         let mut largest = None;
         for member in self.unfinished() {
             let Some(size) = member.lws.as_ref().and_then(|lws| lws.size) else {
-                return MinCount::Unresolved(format!(
-                    "a pod of {label} has no readable annotation leaderworkerset.sigs.k8s.io/size"
-                ));
+                return MinCount::Unresolved(unreadable_size(label));
             };
             largest = largest.max(Some(size));
         }
         match largest {
-            Some(size) if size >= 1 => MinCount::Known(size),
-            Some(size) => MinCount::Unresolved(format!(
-                "annotation leaderworkerset.sigs.k8s.io/size of {label} is {size}, which is below 1"
-            )),
+            Some(size) => MinCount::Known(size),
             None => MinCount::Unresolved(format!("{label} has no unfinished pod")),
         }
     }
@@ -311,6 +306,15 @@ impl<'a> Resolver<'a> {
     fn present(&self) -> i64 {
         self.members.iter().filter(|(m, _)| m.unfinished).map(|(_, n)| i64::from(*n)).sum()
     }
+}
+
+/// Says that a pod of a `LeaderWorkerSet` group does not tell how many pods the group has.
+pub(crate) fn unreadable_size(label: &str) -> String {
+    format!(
+        "a pod of {label} has no readable annotation leaderworkerset.sigs.k8s.io/size, which is a whole number from 1 \
+         to {}",
+        i32::MAX
+    )
 }
 
 fn policy_min(policy: GroupPolicy, what: &str) -> MinCount {

@@ -71,7 +71,7 @@ pub fn run(before: Option<&Path>, repeat: usize, quick: bool, results: &mut Resu
             }
         }
     }
-    // Instructions are the same in every run: one round is enough.
+    // Instructions are the same in every run, so one round is enough.
     for build in builds(0, before.is_some()) {
         results.build = build;
         instructions(&replay(build), results)?;

@@ -115,14 +115,14 @@ impl From<&BudgetStatus> for PodDisruptionBudgetStatus {
             disrupted_pods: (status.disrupted_pods.iter())
                 .map(|(pod, time)| (pod.clone(), (*time).into()))
                 .collect(),
-            disruptions_allowed: int32(status.disruptions_allowed),
-            current_healthy: int32(status.current_healthy),
-            desired_healthy: int32(status.desired_healthy),
-            expected_pods: int32(status.expected_pods),
-            disruptions_allowed_replicas: int32(status.disruptions_allowed_replicas),
-            current_healthy_replicas: int32(status.current_healthy_replicas),
-            desired_healthy_replicas: int32(status.desired_healthy_replicas),
-            expected_replicas: int32(status.expected_replicas),
+            disruptions_allowed: status.disruptions_allowed,
+            current_healthy: status.current_healthy,
+            desired_healthy: status.desired_healthy,
+            expected_pods: status.expected_pods,
+            disruptions_allowed_replicas: status.disruptions_allowed_replicas,
+            current_healthy_replicas: status.current_healthy_replicas,
+            desired_healthy_replicas: status.desired_healthy_replicas,
+            expected_replicas: status.expected_replicas,
             conditions: status.conditions.iter().map(Into::into).collect(),
             grants: status.grants.iter().map(Into::into).collect(),
             watermarks: (status.watermarks.iter())
@@ -131,12 +131,6 @@ impl From<&BudgetStatus> for PodDisruptionBudgetStatus {
             pending_replacements: status.pending_replacements.iter().map(Into::into).collect(),
         }
     }
-}
-
-/// Limits a count to the range that the schema allows and that Go clients can read. A larger desired count
-/// (large minAvailable times large minCount) is as unreachable as the limit.
-pub(crate) fn int32(n: i64) -> i64 {
-    n.clamp(0, i32::MAX.into())
 }
 
 impl From<Condition> for model::Condition {
@@ -240,7 +234,7 @@ impl From<&model::PendingReplacement> for PendingReplacement {
             pod: pending.pod.clone(),
             uid: pending.uid.clone(),
             replica: pending.replica.clone(),
-            size: int32(pending.size),
+            size: pending.size,
             controller: pending.controller.clone(),
             sources: pending.sources.clone(),
             labels: pending.labels.clone(),

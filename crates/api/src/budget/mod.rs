@@ -11,7 +11,6 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-pub(crate) use convert::int32;
 pub use convert::{StatusBody, StatusUpdate, StatusUpdateMeta};
 pub use selector::{LabelSelector, Requirement};
 pub use threshold::IntOrString;

@@ -6,8 +6,6 @@ use holdfast_core::gang::{
 use holdfast_core::model::ControllerRef;
 use serde_json::{Map, Value, json};
 
-use crate::budget::int32;
-
 /// The API version and shape of the objects.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ApiVersion {
@@ -168,4 +166,9 @@ fn controller(owner: &ControllerRef) -> Value {
         "uid": uid,
         "controller": true,
     })
+}
+
+/// Limits a number to the range that the schema allows and that Go clients can read.
+fn int32(n: i64) -> i64 {
+    n.clamp(0, i32::MAX.into())
 }

@@ -11,7 +11,7 @@ use super::{
     PodUnavailableBudget, PodUnavailableBudgetSpec, PodUnavailableBudgetStatus, TargetReference,
     annotation, convert,
 };
-use crate::budget::{LabelSelector, int32};
+use crate::budget::LabelSelector;
 use crate::meta::Annotations;
 use crate::time::Time;
 
@@ -186,10 +186,10 @@ impl From<&BudgetStatus> for PodUnavailableBudgetStatus {
             observed_generation: status.observed_generation,
             disrupted_pods: map(&|pod| going.contains(pod) || !staying.contains(pod)),
             unavailable_pods: map(&|pod| staying.contains(pod)),
-            unavailable_allowed: int32(status.disruptions_allowed),
-            current_available: int32(status.current_healthy_replicas),
-            desired_available: int32(status.desired_healthy_replicas),
-            total_replicas: int32(status.expected_replicas),
+            unavailable_allowed: status.disruptions_allowed,
+            current_available: status.current_healthy_replicas,
+            desired_available: status.desired_healthy_replicas,
+            total_replicas: status.expected_replicas,
             conditions: status.conditions.iter().map(Into::into).collect(),
             grants: status.grants.iter().map(Into::into).collect(),
             watermarks: (status.watermarks.iter())

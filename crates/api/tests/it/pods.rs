@@ -161,6 +161,10 @@ fn leader_worker_set_members() {
     assert_eq!(member(labels("x7f"), size("many")), lws(None, None));
     assert_eq!(member(labels("0"), size("0")), lws(Some(0), None));
     assert_eq!(member(labels("0"), Value::Null), lws(Some(0), None));
+    assert_eq!(member(labels("0"), size("2147483647")), lws(Some(0), Some(i32::MAX.into())));
+    for nonsense in ["2147483648", "9223372036854775807", "1e9", "-1", "4.0", ""] {
+        assert_eq!(member(labels("0"), size(nonsense)), lws(Some(0), None), "{nonsense}");
+    }
     let keyless = json!({"leaderworkerset.sigs.k8s.io/name": "l"});
     assert_eq!(member(keyless, size("8")), None);
 }

@@ -99,6 +99,6 @@ pub struct LwsMember {
     pub group_key: String,
     /// Label `group-index`, if it is a number.
     pub group_index: Option<i64>,
-    /// Annotation `size`, if it is a number >= 1.
+    /// Annotation `size`, if it is a number from 1 to the largest int32.
     pub size: Option<i64>,
 }

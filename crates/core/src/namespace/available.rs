@@ -9,9 +9,10 @@ use super::evaluate::{Evaluation, Failure, SyncError};
 use super::pods::PodEntry;
 use super::requests::is_running;
 use super::scale::Found;
-use super::units::{Health, Labelled, labelled};
+use super::units::{Health, Labelled, UNKNOWN_SIZE, labelled};
 use crate::model::{ControllerRef, Operation, Owner, Scope, Target, UnavailableSpec};
 use crate::replica::ReplicaKey;
+use crate::resolver::unreadable_size;
 use crate::verdict::DenyReason;
 
 impl Namespace {
@@ -118,6 +119,12 @@ impl Namespace {
         let group = groups.and_then(|g| labelled(&self.interner, &self.objects, g, pod));
         // A pod above its LeaderWorkerSet's scale does not count in its group.
         let surplus = group.as_ref().is_some_and(|group| group.says.leaving);
+        let is_unsized = |group: &&Labelled| group.says.whole == UNKNOWN_SIZE && !surplus;
+        if let Some(group) = group.as_ref().filter(is_unsized) {
+            let label = &group.resolution.label;
+            evaluation.failure = Some(Failure::Unresolved(unreadable_size(label)));
+            return deny(DenyReason::FailedClosed, evaluation, None);
+        }
         let sound = pod.is_sound(Health::Available) && !surplus;
         let evicts = operation == Operation::Evict;
         let alone = surplus || group.as_ref().is_none_or(|group| group.says.whole == 0);

@@ -267,22 +267,27 @@ type Reason = (&'static str, String);
 fn fill(status: &mut BudgetStatus, budget: &BudgetEntry, evaluation: &Evaluation) {
     let tally = &budget.tally;
     status.observed_generation = budget.object.generation;
-    status.disruptions_allowed = evaluation.allowed;
-    (status.current_healthy, status.expected_pods) = match evaluation.scope {
-        Scope::Pod => (evaluation.healthy, evaluation.expected),
-        Scope::Workload => (tally.healthy_pods, tally.pods),
+    status.disruptions_allowed_replicas = int32(evaluation.allowed);
+    status.current_healthy_replicas = int32(evaluation.healthy);
+    status.desired_healthy_replicas = int32(evaluation.desired);
+    status.expected_replicas = int32(evaluation.expected);
+    status.disruptions_allowed = status.disruptions_allowed_replicas;
+    // A PodUnavailableBudget has one number for each, in its unit.
+    let is_twin = evaluation.scope == Scope::Pod || budget.object.spec.unavailable.is_some();
+    (status.current_healthy, status.expected_pods) = if is_twin {
+        (status.current_healthy_replicas, status.expected_replicas)
+    } else {
+        (int32(tally.healthy_pods), int32(tally.pods))
     };
-    status.desired_healthy = evaluation.desired_pods;
-    status.disruptions_allowed_replicas = evaluation.allowed;
-    status.current_healthy_replicas = evaluation.healthy;
-    status.desired_healthy_replicas = evaluation.desired;
-    status.expected_replicas = evaluation.expected;
-    if budget.object.spec.unavailable.is_some() {
-        // It has one number for each, in its unit.
-        status.current_healthy = evaluation.healthy;
-        status.desired_healthy = evaluation.desired;
-        status.expected_pods = evaluation.expected;
-    }
+    status.desired_healthy =
+        if is_twin { status.desired_healthy_replicas } else { int32(evaluation.desired_pods) };
+}
+
+/// The range that the schema allows and that Go clients can read. A status that holds another number would differ from
+/// the one that is stored, and be written again and again. A desired number beyond the range (a large minAvailable
+/// times a large minCount) is as unreachable as its limit.
+fn int32(n: i64) -> i64 {
+    n.clamp(0, i32::MAX.into())
 }
 
 fn disruption_allowed(budget: &BudgetEntry, evaluation: &Evaluation) -> (bool, Reason) {

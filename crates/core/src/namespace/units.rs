@@ -28,6 +28,8 @@ const JOB_LABELS: [&str; 4] = [
     "jobset.sigs.k8s.io/job-key",
     "jobset.sigs.k8s.io/job-global-index",
 ];
+/// What a pod says of its `LeaderWorkerSet` group if its size cannot be read: such a group is never whole.
+pub(super) const UNKNOWN_SIZE: i64 = i64::MAX;
 /// Real chains have 2 or 3 links; the bound is against loops.
 const LINKS_MAX: usize = 8;
 
@@ -259,7 +261,7 @@ pub(super) fn labelled(
         // It deletes what is left of a group that lost a pod, however many of them are ready.
         if set.is_none_or(|set| !set.lws_keeps_group) && !planted!(ForgetWhole) {
             let member = pod.pod.member.as_ref().and_then(|member| member.lws.as_ref());
-            says.whole = member.and_then(|lws| lws.size).unwrap_or(1);
+            says.whole = member.map_or(1, |lws| lws.size.unwrap_or(UNKNOWN_SIZE));
         }
         let scale = set.and_then(|set| set.replicas);
         says.leaving = index.zip(scale).is_some_and(|(index, scale)| index >= scale);

@@ -107,6 +107,25 @@ fn a_lost_group_counts() {
     assert_denied(&lone.operate("llm-0-0", Delete));
 }
 
+/// Nobody can tell whether such a group is whole.
+#[test]
+fn a_group_whose_size_cannot_be_read_is_not_available() {
+    let mut lone = serving(max(Count(1)));
+    verify(&lone, (1, 3, 2, 3));
+    for index in 0..3 {
+        lone.change_pod(&format!("llm-2-{index}"), |pod| {
+            pod.lws.as_mut().expect("a member").size = None;
+        });
+    }
+    verify(&lone, (0, 2, 2, 3));
+    assert_denied(&lone.operate("llm-0-0", Delete));
+    for operation in [Delete, Evict] {
+        let verdict = lone.operate("llm-2-1", operation);
+        let message = &denial(&verdict, DenyReason::FailedClosed).message;
+        assert!(message.contains("no readable annotation"), "{message}");
+    }
+}
+
 /// Scale-down: groups beyond the scale are leaving, and neither count nor are held.
 #[test]
 fn leaving_groups() {
@@ -168,6 +187,38 @@ fn a_deleted_leader_worker_set() {
         let verdict = background.operate_with(pod, Delete, |request| request.exempt = true);
         assert_granted(&verdict, 0);
     }
+}
+
+/// The number of a `JobSet` is the sum that it says itself (semantics 4 c).
+#[test]
+fn a_jobset_expects_every_job_finished_or_not_selected() {
+    let jobset = owner(Owner::JOBSET_GROUP, "JobSet", "js", 4);
+    let controller = Some(reference_to(&jobset));
+    let job = |i: usize| Owner {
+        replicas: None,
+        controller: controller.clone(),
+        ..owner("batch", "Job", &format!("js-{i}"), 0)
+    };
+    let label = "batch.kubernetes.io/job-name";
+    let mut lone = Lone::new();
+    lone.owner(jobset.clone());
+    lone.budget(grouped(max(Count(1)), label, 1));
+    for i in 0..4 {
+        lone.owner(job(i));
+        lone.pod(labelled(owned(&format!("p{i}"), &job(i)), label, &format!("js-{i}")));
+    }
+    verify(&lone, (1, 4, 3, 4));
+    lone.change_pod("p3", |pod| pod.labels.remove("foo").map_or((), drop));
+    verify(&lone, (0, 3, 3, 4));
+    lone.change_pod("p2", |pod| (pod.phase, pod.ready) = (Phase::Succeeded, false));
+    let mut finished = job(2);
+    finished.pods.finished = true;
+    lone.owner(finished);
+    verify(&lone, (0, 2, 3, 4));
+    for pod in ["p0", "p1"] {
+        lone.change_pod(pod, |pod| (pod.phase, pod.ready) = (Phase::Succeeded, false));
+    }
+    verify(&lone, (0, 0, 0, 0));
 }
 
 /// What is finished is in no group that has to be available.

@@ -63,6 +63,27 @@ fn test_unavailable() {
     assert_eq!(lone.condition("pdb", "DisruptionAllowed").message, "");
 }
 
+/// The API server would store other numbers, and the status would be written again for ever.
+#[test]
+fn numbers_beyond_int32_are_written_as_the_largest() {
+    let mut lone = Lone::new();
+    let large = i64::from(i32::MAX);
+    lone.scales
+        .insert("huge".to_owned(), ScaleOutcome::Found { uid: "u".into(), replicas: 3 << 31 });
+    let owner = ControllerRef {
+        group_kind: GroupKind::new("custom.example", "Thing"),
+        version: "v1".to_owned(),
+        name: "huge".to_owned(),
+        uid: "u".to_owned(),
+    };
+    lone.pod(Pod { controller: Some(owner), ..pod("a") });
+    lone.budget(max_unavailable("pdb", Count(1)));
+    lone.verify("pdb", (0, 1, large, large));
+    let writes = lone.writes;
+    lone.advance(std::time::Duration::from_mins(2));
+    assert_eq!(lone.writes, writes);
+}
+
 #[test]
 fn no_pods_event() {
     let mut lone = Lone::new();
