@@ -243,8 +243,14 @@ pub enum ScaleOutcome {
     Failed(String),
 }
 
-/// What the engine wants done. Each is safe to lose except `Reply`, `WriteStatus` and `ListNamespace`: the engine
-/// waits for the answer of a write before it writes that budget again, and of a list before it lists again.
+/// What the engine wants done. Only `Event`, `ClearDisruptionTarget` and `Relate` are safe to lose: no decision rests on
+/// them. The shell executes every other command, and answers every read and write, with a failure if it must. Without
+/// the answer the engine never
+///
+/// - writes the budget again (`WriteStatus`, `ReadBudget`),
+/// - lists the kind in that namespace again (`ListNamespace`),
+/// - knows a scale that changes, so that budgets that need it allow by an old number, or nothing (`ReadScale`),
+/// - ends a grant that has expired; an eviction that waits for the read is denied at its deadline (`ReadPod`).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Command {
     /// Answer the eviction with this id. Exactly one per `Evict`.
@@ -258,11 +264,11 @@ pub enum Command {
         status: Arc<BudgetStatus>,
     },
     /// Read the budget afresh because the outcome of a write is unknown. Answer with
-    /// [`Input::StatusWritten`].
+    /// [`Input::StatusWritten`], always.
     ReadBudget { budget: BudgetKey, uid: String },
-    /// Read the pod from the API server, not from a cache. Answer with [`Input::PodRead`].
+    /// Read the pod from the API server, not from a cache. Answer with [`Input::PodRead`], always.
     ReadPod { token: u64, pod: ObjectKey },
-    /// Read the `/scale` subresource. Answer with [`Input::ScaleRead`].
+    /// Read the `/scale` subresource. Answer with [`Input::ScaleRead`], always.
     ReadScale { namespace: String, owner: ControllerRef },
     /// List the kind in one namespace, by a consistent read: another instance has seen more of it than we have, or
     /// the list of the namespace's budgets is too old to decide by. Answer with [`Input::Snapshot`], always.
