@@ -378,10 +378,15 @@ impl Auditor {
         stored.any(|g| g.pod == pod.key.name && g.uid == pod.uid)
     }
 
-    /// Whether a grant of this budget has taken the pod, or may still take it.
-    pub(crate) fn is_lost_to(&self, key: &BudgetKey, pod: &Pod) -> bool {
+    /// Whether a grant of this budget has taken the pod.
+    pub(crate) fn is_taken_by(&self, key: &BudgetKey, pod: &Pod) -> bool {
         let loss = self.losses.get(&pod.uid);
         loss.is_some_and(|loss| loss.budgets.contains(key) && loss.is_lost(pod))
+    }
+
+    /// Whether a grant of this budget has taken the pod, or may still take it.
+    pub(crate) fn is_lost_to(&self, key: &BudgetKey, pod: &Pod) -> bool {
+        self.is_taken_by(key, pod)
             || self.in_flight.iter().any(|a| a.budgets.contains(key) && a.hits(pod))
             || self.was_granted_before(key, pod)
     }

@@ -157,19 +157,24 @@ impl Auditor {
             self.is_lost_to(&budget.key, pod) || old.iter().any(|g| g.pod == pod.key.name)
         };
         // By uid: a live read may show a successor that the watch has not told of.
-        let with_new = |pod: &Pod| lost(pod) || new.iter().any(|g| g.uid == pod.uid);
+        let is_new = |pod: &Pod| new.iter().any(|g| g.uid == pod.uid);
+        // Evictions that were allowed before may still be refused, and then the pods of this write are all that goes.
+        let taken = |pod: &Pod| self.is_taken_by(&budget.key, pod);
         let memory = self.memory.sure(self.now);
-        let before = count(budget, known, &memory, &lost);
-        let after = count(budget, known, &memory, &with_new);
-        let costs = after.healthy < before.healthy;
-        let finding = |rule, message| Some(Finding { rule, budget: budget.key.clone(), message });
-        if costs && let Some(why) = &before.closed {
-            return finding(Rule::S7, format!("has failed closed ({why}) and granted {new:?}"));
-        }
-        if costs && !after.is_kept() {
-            let (has, needs, leaves) = (before.healthy, after.desired, after.healthy);
-            let message = format!("had {has} and needs {needs}, and {new:?} leaves {leaves}");
-            return finding(Rule::S1, message);
+        for lost in [&lost as Lost<'_>, &taken] {
+            let before = count(budget, known, &memory, lost);
+            let after = count(budget, known, &memory, &|pod| lost(pod) || is_new(pod));
+            let costs = after.healthy < before.healthy;
+            let finding =
+                |rule, message| Some(Finding { rule, budget: budget.key.clone(), message });
+            if costs && let Some(why) = &before.closed {
+                return finding(Rule::S7, format!("has failed closed ({why}) and granted {new:?}"));
+            }
+            if costs && !after.is_kept() {
+                let (has, needs, leaves) = (before.healthy, after.desired, after.healthy);
+                let message = format!("had {has} and needs {needs}, and {new:?} leaves {leaves}");
+                return finding(Rule::S1, message);
+            }
         }
         None
     }

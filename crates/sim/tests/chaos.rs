@@ -54,6 +54,10 @@ const SUCCEEDED: [u64; 1] = [109_373];
 /// group of a `LeaderWorkerSet` with it; a budget did not say that another had come to share its pods; the grant of an
 /// eviction was as old as that of an update before it; a status was written before all kinds were listed.
 const UNAVAILABLE: [u64; 11] = [882, 955, 1306, 2353, 1200, 2694, 1371, 3630, 183, 2811, 3880];
+/// The refund of a request that was denied by its deadline let the request itself have its turn, and it was answered twice.
+const ANSWERED_TWICE: [u64; 1] = [2_005_494];
+/// The recorded size of a group ended by the time of day, on an instance whose clock was ahead.
+const CLOCK_AHEAD: [u64; 1] = [427_284];
 
 #[test]
 fn seeds_that_found_a_bug() {
@@ -72,6 +76,7 @@ fn seeds_that_found_a_bug() {
         &EMPTIED,
         &SIZED,
         &RECREATED_TWICE,
+        &CLOCK_AHEAD,
     ];
     check(Profile::Swarm, all.into_iter().flatten().copied());
 }
@@ -94,7 +99,7 @@ fn native_mode() {
 
 #[test]
 fn unavailable_budgets() {
-    check(Profile::Unavailable, (0..seeds(SWARM) / 2).chain(UNAVAILABLE));
+    check(Profile::Unavailable, (0..seeds(SWARM) / 2).chain(UNAVAILABLE).chain(ANSWERED_TWICE));
 }
 
 #[test]

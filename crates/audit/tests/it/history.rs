@@ -135,6 +135,25 @@ fn a_grant_is_judged_by_what_its_writer_knew() {
     assert!(history.auditor.judge_grants(&budget, (&[], &budget.status.grants), &told).is_some());
 }
 
+/// An earlier grant makes the group look broken, and may come to nothing.
+#[test]
+fn a_group_that_only_a_grant_makes_look_broken_is_still_needed() {
+    let mut history = three();
+    history.grant("one", "a-0");
+    // A node dies with c, so none may go any more.
+    history.remove("c-0");
+    let old = history.budget("one").status.grants;
+    history.grant("one", "a-1");
+    let (budget, known) = (history.budget("one"), history.auditor.state().clone());
+    let finding = history.auditor.judge_grants(&budget, (&old, &budget.status.grants[1..]), &known);
+    assert_eq!(finding.map(|finding| finding.rule), Some(Rule::S1));
+    // What has gone by a grant comes to something.
+    history.take("a-0");
+    let (budget, known) = (history.budget("one"), history.auditor.state().clone());
+    let finding = history.auditor.judge_grants(&budget, (&old, &budget.status.grants[1..]), &known);
+    assert_eq!(finding, None);
+}
+
 #[test]
 fn a_grant_of_a_budget_that_failed_closed_is_found() {
     let mut history = three();

@@ -405,9 +405,11 @@ impl Namespace {
         self.unpark(cx, &pod);
     }
 
-    /// In reverse, and only what this request wrote.
+    /// In reverse, and only what this request wrote. A refund may be written at once, together with what waits in the
+    /// budget's queue. If the request itself waits there, it no longer does.
     pub(super) fn refund(&mut self, cx: &mut Context<'_>, id: &str) {
         let Some(request) = self.requests.get_mut(id) else { return };
+        request.stage = Stage::Parked;
         let pod = request.eviction.pod.name.clone();
         let wrote = request.wrote.clone();
         request.grants.clear();

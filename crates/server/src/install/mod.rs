@@ -64,7 +64,7 @@ const EFFECT: Duration = Duration::from_secs(15);
 
 /// The time until definitions are gone that an uninstallation is deleting. Budgets with finalizers, and many
 /// budgets, take some time.
-const BEING_DELETED: Duration = Duration::from_secs(30);
+const BEING_DELETED: Duration = Duration::from_mins(2);
 
 /// The time until a deleted namespace is gone. Its controller begins after five seconds. After a failure,
 /// such as failed discovery while `policy/v1` changes its server, it waits for up to a minute.
