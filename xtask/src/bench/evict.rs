@@ -12,7 +12,7 @@ use super::{
     report::{Build, Comparison, Results, Target},
 };
 
-pub const COMPARISONS: [Comparison; 14] = [
+pub const COMPARISONS: [Comparison; 17] = [
     Comparison {
         metrics: "evictions, 1 clients",
         ours: "native, scope Pod",
@@ -81,6 +81,24 @@ pub const COMPARISONS: [Comparison; 14] = [
     },
     Comparison {
         metrics: "eviction",
+        ours: "native, beside a PDB",
+        base: Some("native, scope Pod"),
+        target: None,
+    },
+    Comparison {
+        metrics: "CPU per eviction",
+        ours: "webhook, beside a PDB",
+        base: Some("webhook, no PDB"),
+        target: None,
+    },
+    Comparison {
+        metrics: "CPU per eviction",
+        ours: "scope Pod, beside a PDB",
+        base: Some("scope Pod"),
+        target: None,
+    },
+    Comparison {
+        metrics: "CPU per eviction",
         ours: "native, beside a PDB",
         base: Some("native, scope Pod"),
         target: None,
@@ -155,10 +173,17 @@ fn measure(
         await_quiet()?;
         // The budget keeps the last replica.
         let count = pods - 2 * PODS_PER_GROUP;
+        let used = || holdfast.as_ref().map(Controller::usage).transpose();
+        let before = used()?;
         let evicted = load.disrupt(&bench.drainer, Way::Evict, clients, count, limit)?;
+        let after = used()?;
         let label = |what: &str| format!("{what}, {clients} clients");
         let count = f64::from(u32::try_from(evicted.latencies.len())?);
         results.push(label("evictions"), "1/s", name, count / evicted.seconds);
+        if let (Some(before), Some(after)) = (before, after) {
+            let cpu_ms = (after.cpu_seconds - before.cpu_seconds) * 1000.0;
+            results.push(label("CPU per eviction"), "ms", name, cpu_ms / count);
+        }
         for percent in [50, 99] {
             let value = evicted.latencies.percentile(percent);
             results.push(label(&format!("eviction p{percent}")), "ms", name, value);

@@ -209,3 +209,31 @@ impl Row {
         })
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn builds_are_compared_with_each_other_and_variants_within_a_build() {
+        let mut results = Results::default();
+        for (build, floor, ours) in [(Build::Before, 10.0, 8.0), (Build::After, 12.0, 6.0)] {
+            results.build = build;
+            results.push("rate", "1/s", "floor", floor);
+            results.push("rate", "1/s", "ours", ours);
+        }
+        let comparison = |ours, base| Comparison { metrics: "rate", ours, base, target: None };
+        let comparisons = [comparison("ours", Some("floor")), comparison("ours", Some("absent"))];
+        let rows = results.rows(&comparisons);
+        let rows: Vec<_> = rows
+            .iter()
+            .map(|row| (row.ours.0, row.base.as_ref().map(|base| base.0), row.ratio()))
+            .collect();
+        let expected = [
+            ("ours", Some("floor"), Some(0.5)),
+            ("floor", Some("before"), Some(1.2)),
+            ("ours", Some("before"), Some(0.75)),
+        ];
+        assert_eq!(rows, expected);
+    }
+}
