@@ -10,7 +10,7 @@ const STEPS: [&[&str]; 5] = [
     &["clippy", "--fix", "--allow-dirty", "--allow-staged", "--workspace", "--all-targets"],
     &["fmt", "--all"],
     &["fmt", "--manifest-path=fuzz/Cargo.toml"],
-    &["test", "--quiet", "--package=holdfast", "--test=packaged"],
+    &["test", "--quiet", "--package=holdfast", "--test=it", "packaged::"],
     &["test", "--quiet", "--package=holdfast", "--bin=holdfast", "reference::"],
 ];
 

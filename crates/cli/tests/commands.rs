@@ -1,14 +1,12 @@
 //! Tests of the program: exit codes and messages.
 
-mod program;
-
 use std::io::Write as _;
 use std::net::TcpListener;
 use std::process::{Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
 fn holdfast(arguments: &[&str], stdin: &str) -> Output {
-    let mut child = program::start(arguments);
+    let mut child = super::program::start(arguments);
     // The program may end without reading its input.
     let _ = child.stdin.take().expect("piped").write_all(stdin.as_bytes());
     child.wait_with_output().expect("it ends")

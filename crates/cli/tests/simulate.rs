@@ -1,7 +1,5 @@
 //! Tests of the program: exit codes, and what it prints to stdout and stderr.
 
-mod program;
-
 use std::io::Write as _;
 use std::path::PathBuf;
 use std::process::Output;
@@ -10,7 +8,7 @@ const LLM_SERVING: &str = "../../examples/llm-serving.yaml";
 const TWO_REPLICAS: &str = "../../examples/two-replicas.yaml";
 
 fn simulate(arguments: &[&str], stdin: &str) -> Output {
-    let mut child = program::start(&[&["simulate"], arguments].concat());
+    let mut child = super::program::start(&[&["simulate"], arguments].concat());
     child.stdin.take().expect("piped").write_all(stdin.as_bytes()).expect("it reads");
     child.wait_with_output().expect("it ends")
 }

@@ -1,10 +1,7 @@
 //! The engine agrees with the reference, after every event, on every status and every verdict; and what
 //! it records never breaks more than was allowed.
 //!
-//! `PROPTEST_CASES=20000 cargo test -p holdfast-core --test agree` for a long run.
-
-mod agreement;
-mod reference;
+//! `PROPTEST_CASES=20000 cargo test -p holdfast-core agree::` for a long run.
 
 use std::collections::BTreeSet;
 
@@ -14,12 +11,12 @@ use holdfast_core::verdict::{AllowReason, DenyReason, Verdict};
 use holdfast_core::{Config, Kind, model::BudgetKey};
 use proptest::prelude::*;
 
-use agreement::draw;
-use agreement::harness::Harness;
-use agreement::names::{budget_key, pod_key, watched};
-use agreement::ops::{Aftermath, Fate, Flavour, Op};
-use agreement::world::World;
-use reference::{Answer, Evaluation, Failure, Snapshot, answer, evaluate};
+use super::agreement::draw;
+use super::agreement::harness::Harness;
+use super::agreement::names::{budget_key, pod_key, watched};
+use super::agreement::ops::{Aftermath, Fate, Flavour, Op};
+use super::agreement::world::World;
+use super::reference::{Answer, Evaluation, Failure, Snapshot, answer, evaluate};
 
 type Case = (Flavour, Vec<holdfast_core::io::ScaleOutcome>, Vec<Op>, Vec<Op>);
 

@@ -1,5 +1,4 @@
 //! Holes 7 and 8 of the first review, put back as planted bugs: the simulation finds each of them.
-#![cfg(feature = "planted-bugs")]
 
 use holdfast_core::planted as engine;
 use holdfast_server::planted as server;

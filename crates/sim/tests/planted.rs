@@ -1,5 +1,4 @@
 //! Each planted bug is found, within a bounded number of seeds.
-#![cfg(feature = "planted-bugs")]
 
 use holdfast_core::planted::Bug;
 use holdfast_sim::chaos::planted::{SEEDS_MAX, find};

@@ -9,8 +9,8 @@ use holdfast_core::model::{
 use holdfast_core::{Command, Config, Input, Kind};
 use holdfast_sim::{Random, World, budget, owner, pod};
 
-use crate::plain::{Numbered, is_ours};
-use crate::real::Real;
+use super::plain::{Numbered, is_ours};
+use super::real::Real;
 
 const STEPS: usize = 80;
 

@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use holdfast_e2e::wait::until;
 
-use crate::quiet::Writes;
+use super::quiet::Writes;
 use holdfast_e2e::fleet::Fleet;
 use holdfast_e2e::job::{Job, Shape};
 use holdfast_e2e::load::under_load;

@@ -6,7 +6,7 @@ use holdfast_e2e::wait::until;
 use holdfast_e2e::world::World;
 use serde_json::json;
 
-use crate::remove;
+use super::remove;
 
 pub fn without_it_nothing_is_evicted_and_everything_else_goes_on() {
     let mut server = Server::start("away").expect("it starts");

@@ -6,7 +6,7 @@ use holdfast_e2e::server::Server;
 use holdfast_e2e::world::World;
 use serde_json::json;
 
-use crate::remove;
+use super::remove;
 
 const EXPIRY: &str = "holdfast_certificate_expiry_timestamp_seconds";
 const LIMIT: Duration = Duration::from_mins(1);

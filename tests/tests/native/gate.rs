@@ -6,7 +6,7 @@ use holdfast_e2e::server::Server;
 use holdfast_e2e::world::World;
 use serde_json::{Value, json};
 
-use crate::remove;
+use super::remove;
 
 const WEBHOOK: &str =
     "/apis/admissionregistration.k8s.io/v1/mutatingwebhookconfigurations/holdfast";

@@ -10,7 +10,7 @@ use holdfast_e2e::wait::SetWhenDropped;
 use holdfast_e2e::world::World;
 use serde_json::{Value, json};
 
-use crate::remove;
+use super::remove;
 
 const AT_A_TIME: usize = 8;
 

@@ -10,7 +10,7 @@ use holdfast_e2e::wait::{SetWhenDropped, until};
 use holdfast_e2e::world::World;
 use serde_json::json;
 
-use crate::remove;
+use super::remove;
 
 const REPLICAS: usize = 6;
 const CLIENTS: usize = 8;

@@ -5,7 +5,7 @@ use holdfast_e2e::server::{self, Server};
 use holdfast_e2e::world::{World, grants};
 use serde_json::{Value, json};
 
-use crate::remove;
+use super::remove;
 
 pub fn what_an_older_client_does_not_know_it_does_not_erase() {
     let server = Server::start("older").expect("it starts");

@@ -13,7 +13,7 @@ use holdfast_e2e::server::Server;
 use holdfast_e2e::world::World;
 use serde_json::json;
 
-use crate::remove;
+use super::remove;
 
 /// A command line of kubectl, and its input.
 struct Step {

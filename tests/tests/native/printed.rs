@@ -7,7 +7,7 @@ use holdfast_e2e::printed::{self, WithoutInstaller};
 use holdfast_e2e::server;
 use serde_json::json;
 
-use crate::remove;
+use super::remove;
 
 pub fn what_is_printed_takes_over_with_no_other_rights() {
     let flags = ["--mode=native", Shape::of_cluster().flag()];

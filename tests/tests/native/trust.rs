@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 
-use crate::remove;
+use super::remove;
 
 const LIMIT: Duration = Duration::from_secs(10);
 const MASTER: &str = "X-Remote-User: system:apiserver\r\nX-Remote-Group: system:masters\r\n";

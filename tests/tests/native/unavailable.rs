@@ -7,7 +7,7 @@ use holdfast_e2e::server::Server;
 use holdfast_e2e::world::{World, grants};
 use serde_json::json;
 
-use crate::remove;
+use super::remove;
 
 pub fn evictions_and_deletes_need_room_in_both_kinds_of_budget() {
     let server = Server::start("native-pub").expect("it starts");

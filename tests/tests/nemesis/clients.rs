@@ -13,7 +13,7 @@ use holdfast_e2e::fixture::fixture;
 use holdfast_sim::Random;
 use http::Method;
 
-use crate::workload::Workload;
+use super::workload::Workload;
 
 /// Clients send only one of this many evictions of unhealthy pods.
 const BROKEN: usize = 20;

@@ -10,7 +10,7 @@ use holdfast_e2e::wait::until;
 use holdfast_sim::Random;
 use rustix::process::Signal;
 
-use crate::instances::Instances;
+use super::instances::Instances;
 
 const ETCD: &str = "etcd";
 

@@ -7,7 +7,7 @@ use holdfast_audit::Finding;
 use holdfast_e2e::audit::{Audit, Write, is_healthy};
 use serde_json::Value;
 
-use crate::etcd::Change;
+use super::etcd::Change;
 
 /// The number of writes to print before a violation.
 const SHOWN: usize = 60;

@@ -6,8 +6,8 @@ use holdfast_audit::Rule;
 use holdfast_e2e::audit::{Audit, LAG};
 use serde_json::{Value, json};
 
-use crate::etcd::Change;
-use crate::judge::judge;
+use super::etcd::Change;
+use super::judge::judge;
 
 const GROUPS: usize = 3;
 const LWS: &str = "leaderworkerset.sigs.k8s.io";

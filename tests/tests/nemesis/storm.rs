@@ -13,13 +13,13 @@ use holdfast_e2e::server;
 use holdfast_e2e::wait::SetWhenDropped;
 use serde_json::{Value, json};
 
-use crate::clients::{Answers, evict_all_the_time};
-use crate::etcd::{Change, Etcd};
-use crate::faults::Nemesis;
-use crate::instances::Instances;
-use crate::judge::{explain, judge};
-use crate::kubelet;
-use crate::workload::Workload;
+use super::clients::{Answers, evict_all_the_time};
+use super::etcd::{Change, Etcd};
+use super::faults::Nemesis;
+use super::instances::Instances;
+use super::judge::{explain, judge};
+use super::kubelet;
+use super::workload::Workload;
 
 const CLIENTS: usize = 32;
 

@@ -6,7 +6,7 @@ use holdfast_e2e::audit::{Audit, every_replica, healthy_in};
 use holdfast_e2e::world::{WORLD, World};
 use serde_json::{Value, json};
 
-use crate::etcd::Etcd;
+use super::etcd::Etcd;
 
 const NODES: usize = 4;
 /// The number of groups of each set.

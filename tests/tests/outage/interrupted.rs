@@ -9,7 +9,7 @@ use holdfast_e2e::wait::until;
 use holdfast_e2e::world::{World, grants};
 use serde_json::json;
 
-use crate::half_sent::HalfSent;
+use super::half_sent::HalfSent;
 
 pub fn killed_in_a_drain_nothing_is_evicted_until_it_is_back() {
     let mut server = Server::start("killed").expect("it starts");

@@ -9,7 +9,7 @@ use holdfast_e2e::wait::until_within;
 use holdfast_e2e::world::World;
 use serde_json::json;
 
-use crate::browser_at;
+use super::browser_at;
 
 const REPLICAS: usize = 2000;
 

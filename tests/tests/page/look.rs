@@ -6,7 +6,7 @@ use holdfast_e2e::wait::until;
 use holdfast_e2e::world::World;
 use serde_json::json;
 
-use crate::browser_at;
+use super::browser_at;
 
 /// Three replicas of two pods on two nodes, of which one may be lost; and a browser that looks at them.
 fn looked_at(name: &str) -> (World, Browser, [String; 2]) {

@@ -7,7 +7,7 @@ use holdfast_e2e::wait::until;
 use holdfast_e2e::world::{World, grants};
 use serde_json::json;
 
-use crate::workload;
+use super::workload;
 
 const ALL: &str = "?dryRun=All";
 

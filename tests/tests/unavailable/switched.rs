@@ -8,7 +8,7 @@ use holdfast_e2e::wait::until;
 use holdfast_e2e::world::{World, is_condition};
 use serde_json::{Value, json};
 
-use crate::enforced::CONFIGURATION;
+use super::enforced::CONFIGURATION;
 
 const CRD: &str = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions/podunavailablebudgets.policy.kruise.io";
 const DRY: &str = "?dryRun=All";

@@ -6,7 +6,7 @@ use holdfast_e2e::wait::until;
 use holdfast_e2e::world::World;
 use serde_json::{Value, json};
 
-use crate::workload;
+use super::workload;
 use holdfast_e2e::shared::server;
 
 pub fn a_namespace_is_deleted() {

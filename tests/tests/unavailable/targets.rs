@@ -7,7 +7,7 @@ use holdfast_e2e::wait::until;
 use holdfast_e2e::world::World;
 use serde_json::json;
 
-use crate::workload;
+use super::workload;
 
 /// The budget is created first. In Kruise, pods that are created later may never count.
 pub fn a_deployment_that_comes_after_its_budget() {

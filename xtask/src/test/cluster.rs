@@ -1,4 +1,4 @@
-//! Runs groups of test programs, each on its own control plane.
+//! Runs rows of suites, each row on its own control plane.
 
 use std::{ffi::OsString, fs, path::Path};
 
@@ -8,12 +8,12 @@ use super::{Test, leftover};
 use crate::localkube::{Localkube, Options};
 
 impl Test<'_> {
-    /// Runs tests on their own control plane. Returns true if all passed.
+    /// Runs suites of end-to-end tests on their own control plane. Returns true if all passed.
     pub(super) fn row(
         &mut self,
         dir: &Path,
         options: &Options,
-        tests: &[&'static str],
+        suites: &[&'static str],
         environment: &[(&'static str, OsString)],
     ) -> bool {
         let started = self.summary.time("localkube", || {
@@ -24,9 +24,9 @@ impl Test<'_> {
         let passed = started.is_some_and(|variables| {
             let variables = variables.into_iter().map(|(name, value)| (name, value.into()));
             let environment: Vec<_> = environment.iter().cloned().chain(variables).collect();
-            let passed = self.tests(tests, &environment);
+            let passed = self.suites(suites, &environment);
             if !passed {
-                keep_logs(dir, tests[0]);
+                keep_logs(dir, suites[0]);
             }
             passed
         });
@@ -34,17 +34,18 @@ impl Test<'_> {
         passed
     }
 
-    pub(super) fn tests(
+    pub(super) fn suites(
         &mut self,
-        programs: &[&'static str],
+        suites: &[&'static str],
         environment: &[(&'static str, OsString)],
     ) -> bool {
-        programs.iter().all(|name| {
-            let mut command = vec!["test", "--workspace", "--test", name];
+        suites.iter().all(|suite| {
+            let mut command = vec!["test", "--workspace", "--test=e2e"];
             if let Some(filter) = &self.args.filter {
                 command.extend(["--", filter]);
             }
-            self.cargo(name, &command, environment)
+            let suite_of = [("HOLDFAST_E2E_SUITE", suite.into())];
+            self.cargo(suite, &command, &[environment, &suite_of].concat())
         })
     }
 }

@@ -1,4 +1,4 @@
-//! Runs the end-to-end tests. Each group of test programs has its own control plane.
+//! Runs the end-to-end tests. Each row of suites has its own control plane.
 
 use std::fs;
 
@@ -7,10 +7,10 @@ use anyhow::{Context as _, Result};
 use super::{Test, cluster::lock, rights, simulate};
 use crate::localkube::{Options, Release, workspace};
 
-/// Separate programs, because their changes to Holdfast would disturb each other.
+/// The suites in webhook mode.
 const USUAL: [&str; 7] = ["honest", "e2e", "page", "unavailable", "gangs", "outage", "instances"];
 
-/// The programs that also test native mode.
+/// The suites in native mode.
 const NATIVE: [&str; 2] = ["e2e", "native"];
 
 impl Test<'_> {
@@ -28,7 +28,7 @@ impl Test<'_> {
             let kubeconfig = fs::canonicalize(kubeconfig)
                 .with_context(|| format!("find {}", kubeconfig.display()))?;
             environment.push(("HOLDFAST_E2E_KUBECONFIG", kubeconfig.into_os_string()));
-            self.tests(&USUAL, &environment);
+            self.suites(&USUAL, &environment);
             return Ok(());
         }
         let dir = workspace().join("target/localkube-test");

@@ -1,7 +1,7 @@
 //! `cargo xtask test`: everything that has to hold before a change goes in, on a cold clone too.
 //!
 //! ```text
-//! fmt  clippy  unit  planted  explore   each for itself
+//! fmt  clippy  unit  planted   each for itself
 //! build -> localkube -> honest -> e2e -> page -> unavailable -> gangs -> outage -> instances -> down
 //!                                     the first that fails ends the row, but for down
 //!       -> localkube -> e2e -> native -> down      in native mode
@@ -149,11 +149,11 @@ impl Test<'_> {
         Ok(())
     }
 
-    /// Builds `holdfast` once. Every stage uses the same program.
+    /// Builds `holdfast` and the end-to-end tests once. Every stage uses the same program.
     fn program(&mut self) -> Result<Option<PathBuf>> {
         // Build the whole workspace: another choice of packages changes the features of dependencies, and
         // cargo would compile them again.
-        let build = ["build", "--workspace", "--bin", "holdfast"];
+        let build = ["build", "--workspace", "--bin=holdfast", "--test=e2e"];
         if !self.cargo("build", &build, &[]) {
             return Ok(None);
         }

@@ -12,10 +12,6 @@ const FEW: [(&str, &str); 3] =
 const MANY: [(&str, &str); 3] =
     [("PROPTEST_CASES", "20000"), ("HOLDFAST_SEEDS", "3000"), ("HOLDFAST_FUZZ_SECONDS", "20")];
 
-/// Engines with planted bugs are separate builds. They are optimised, because the search needs many seeds.
-const SIM: [&str; 4] =
-    ["test", "--profile=sim", "--package=holdfast-sim", "--features=planted-bugs"];
-
 impl Test<'_> {
     pub(super) fn fmt(&mut self) {
         self.cargo("fmt", &["fmt", "--all", "--check"], &[]);
@@ -41,17 +37,29 @@ impl Test<'_> {
     }
 
     pub(super) fn planted(&mut self) {
-        let full = self.level == Level::Full;
-        let engine = [&SIM[..], &["--test=planted", "--test=races"]].concat();
-        let many = [("HOLDFAST_SEEDS", "10000".into())];
-        self.cargo("planted", &engine, if full { &many } else { &[] });
+        let many = [("HOLDFAST_SEEDS", "10000".into()), ("HOLDFAST_STATES", "10000000".into())];
+        let many = if self.level == Level::Full { &many[..] } else { &[] };
+        // A build of its own, and a fast one, because the search takes many seeds.
+        let engine = [
+            "test",
+            "--profile=sim",
+            "--package=holdfast-sim",
+            "--features=planted-bugs",
+            "--test=it",
+            "--",
+            "planted::",
+            "races::",
+            "explore::",
+        ];
+        self.cargo("planted", &engine, many);
         // A fast build of the server takes longer than these tests.
-        let server =
-            ["test", "--package=holdfast-server-sim", "--features=planted-bugs", "--test=planted"];
+        let server = [
+            "test",
+            "--package=holdfast-server-sim",
+            "--features=planted-bugs",
+            "--test=it",
+            "planted::",
+        ];
         self.cargo("planted", &server, &[]);
-        // It uses the same build as the first.
-        let explore = [&SIM[..], &["--test=explore"]].concat();
-        let many = [("HOLDFAST_STATES", "10000000".into())];
-        self.cargo("explore", &explore, if full { &many } else { &[] });
     }
 }

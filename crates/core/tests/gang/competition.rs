@@ -6,7 +6,7 @@ use std::time::Duration;
 use holdfast_core::gang::{Action, GroupApi, Pod};
 use proptest::prelude::*;
 
-use crate::cluster::{Cluster, member};
+use super::cluster::{Cluster, member};
 
 #[derive(Clone, Debug)]
 struct Setting {

@@ -5,7 +5,7 @@ use std::time::Duration;
 use holdfast_core::gang::{Action, GroupApi, Placement, Priority, SCHEDULED};
 use holdfast_core::model::{GroupPolicy, TemplateRef};
 
-use crate::cluster::{Cluster, group, job, job_pod, member, pod};
+use super::cluster::{Cluster, group, job, job_pod, member, pod};
 
 fn cluster() -> Cluster {
     Cluster::new(GroupApi::Holdfast)

@@ -6,7 +6,7 @@ use holdfast_core::gang::{
     ReplicatedJob, Seen,
 };
 
-use crate::cluster::{
+use super::cluster::{
     Cluster, NS, controller, job, job_pod, leader, lws, owner, pod, set_pod, stateful_set, worker,
     workers_of,
 };

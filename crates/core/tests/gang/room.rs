@@ -5,7 +5,7 @@ use holdfast_core::gang::{
     Toleration, TolerationTest,
 };
 
-use crate::cluster::{Cluster, member, pod};
+use super::cluster::{Cluster, member, pod};
 
 /// Whether a gang of one is let go on a node.
 fn goes(with: impl Fn(&mut Node), constraints: Constraints) -> bool {

@@ -5,7 +5,7 @@ use holdfast_core::gang::{
 };
 use holdfast_core::model::GroupPolicy;
 
-use crate::cluster::{
+use super::cluster::{
     Cluster, controller, job, job_pod, leader, lws, owner, set_pod, stateful_set, worker,
     workers_of,
 };

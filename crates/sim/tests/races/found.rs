@@ -6,7 +6,7 @@ use holdfast_core::verdict::AllowReason;
 use holdfast_core::{Command, Kind};
 use holdfast_sim::{Fate, World, budget, pod};
 
-use crate::{cluster, grants, reason, show_pods};
+use super::{cluster, grants, reason, show_pods};
 
 fn answer_first(world: &mut World) {
     world.instance(0).end_call(0, Fate::Answered);

@@ -8,7 +8,7 @@ use holdfast_core::verdict::{AllowReason, DenyReason, Verdict};
 use holdfast_core::{Change, Command, Config, Input, Kind};
 use holdfast_sim::{Fate, World, budget, pod};
 
-use crate::{cluster, reason};
+use super::{cluster, reason};
 
 /// One pod that no budget covers.
 fn uncovered() -> World {
@@ -172,7 +172,7 @@ fn a_pending_pod_waits_for_the_list_too() {
     assert!(!world.evict_without_delete("new").is_allow(), "only the list has shown the budget");
     world.instance(0).release_kind(&Kind::Budget);
     assert!(world.evict_without_delete("new").is_allow());
-    assert_eq!(crate::grants(&world, "new").len(), 1);
+    assert_eq!(super::grants(&world, "new").len(), 1);
 }
 
 /// Two pods, of which the backup that etcd is restored from has one.

@@ -8,7 +8,7 @@ use holdfast_core::verdict::{DenyReason, Verdict};
 use holdfast_core::{Command, Kind};
 use holdfast_sim::{Fate, World, budget, pod};
 
-use crate::{cluster, evict_by_name, grants, show_pods};
+use super::{cluster, evict_by_name, grants, show_pods};
 
 fn secs(n: u64) -> Duration {
     Duration::from_secs(n)

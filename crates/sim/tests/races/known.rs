@@ -7,7 +7,7 @@ use holdfast_core::verdict::{AllowReason, Verdict};
 use holdfast_core::{Command, Config, Kind};
 use holdfast_sim::{Fate, World, budget, group, pod};
 
-use crate::{cluster, evict_by_name, grants, reason, show_pods};
+use super::{cluster, evict_by_name, grants, reason, show_pods};
 
 /// Pod and request of each grant.
 fn granted(world: &World, budget: &str) -> Vec<(String, String)> {

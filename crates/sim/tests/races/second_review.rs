@@ -10,7 +10,7 @@ use holdfast_core::verdict::Verdict;
 use holdfast_core::{Change, Command, Config, Engine, Eviction, Input, Kind};
 use holdfast_sim::{World, budget, group, owner, pod};
 
-use crate::{cluster, grants};
+use super::{cluster, grants};
 
 fn secs(n: u64) -> Duration {
     Duration::from_secs(n)

@@ -23,7 +23,7 @@ use libtest_mimic::Arguments;
 /// Tests mostly wait, so many can run at the same time.
 const THREADS: usize = 10;
 
-fn main() -> ExitCode {
+pub fn run() -> ExitCode {
     // Start the long tests first, so that none of them runs alone at the end.
     let of_lws = tests![
         story::a_drain_takes_one_group_at_a_time,

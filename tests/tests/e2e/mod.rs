@@ -29,7 +29,7 @@ use libtest_mimic::Arguments;
 /// Tests mostly wait, so many can run at the same time.
 const THREADS: usize = 12;
 
-fn main() -> ExitCode {
+pub fn run() -> ExitCode {
     // Start the long tests first, so that none of them runs alone at the end.
     let of_lws = tests![
         lws::a_surging_rollout_and_a_scale_down_leave_no_room_for_a_drain,

@@ -22,7 +22,7 @@ const CRD: &str = concat!(
 const CRD_PATH: &str = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions/\
     poddisruptionbudgets.policy.holdfast.dev";
 
-fn main() -> ExitCode {
+pub fn run() -> ExitCode {
     let mut tests = tests![sequence::random_requests_are_answered_alike];
     let long = tests![sequence::many_random_requests_are_answered_alike];
     tests.extend(long.into_iter().map(Test::long));

@@ -9,7 +9,7 @@ use holdfast_e2e::suite::{self, Test};
 use holdfast_e2e::{server, tests};
 use libtest_mimic::Arguments;
 
-fn main() -> ExitCode {
+pub fn run() -> ExitCode {
     let mut tests = tests![fairness::three_hundred_evictions_at_once_are_all_answered];
     let long = tests![fairness::without_our_flow_schema_they_wait_for_each_other];
     tests.extend(long.into_iter().map(Test::long));

@@ -25,7 +25,7 @@ use holdfast_e2e::suite::{self, Test};
 use holdfast_e2e::{server, tests};
 use libtest_mimic::Arguments;
 
-fn main() -> ExitCode {
+pub fn run() -> ExitCode {
     let mut tests: Vec<Test> = tests![
         proof::an_eviction_without_room_is_found,
         proof::an_eviction_without_a_record_is_found,

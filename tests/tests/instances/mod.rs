@@ -14,7 +14,7 @@ use holdfast_e2e::suite::{self, Test};
 use holdfast_e2e::{server, tests};
 use libtest_mimic::Arguments;
 
-fn main() -> ExitCode {
+pub fn run() -> ExitCode {
     let mut tests = tests![
         groups::no_more_groups_are_down_than_allowed,
         storm::kills_and_pauses_in_a_storm_break_no_budget,

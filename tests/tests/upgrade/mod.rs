@@ -12,7 +12,7 @@ use holdfast_e2e::suite::{self, Test};
 use holdfast_e2e::{server, tests};
 use libtest_mimic::Arguments;
 
-fn main() -> ExitCode {
+pub fn run() -> ExitCode {
     let mut tests = tests![grants::what_one_release_granted_the_other_honours];
     let with_lws = match fixture::mode() {
         Mode::Webhook => tests![rolling::upgrade_rollback_and_uninstall_under_a_running_drain],

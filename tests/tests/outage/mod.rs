@@ -13,7 +13,7 @@ use holdfast_e2e::suite::{self, Test};
 use holdfast_e2e::{server, tests};
 use libtest_mimic::Arguments;
 
-fn main() -> ExitCode {
+pub fn run() -> ExitCode {
     let mut tests = tests![
         interrupted::killed_in_a_drain_nothing_is_evicted_until_it_is_back,
         interrupted::a_crash_in_a_storm_leaves_the_count_right,

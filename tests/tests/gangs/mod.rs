@@ -24,7 +24,7 @@ const THREADS: usize = 10;
 /// Without room no gang starts, however long it waits.
 const PATIENT: [&str; 2] = ["--gang-room-wait", "0s"];
 
-fn main() -> ExitCode {
+pub fn run() -> ExitCode {
     // Start the long tests first, so that none of them runs alone at the end.
     let of_lws = tests![
         sets::a_leader_worker_set_is_drained_scaled_rolled_and_deleted,

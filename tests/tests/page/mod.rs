@@ -12,7 +12,7 @@ use holdfast_e2e::world::World;
 use holdfast_e2e::{shared, tests};
 use libtest_mimic::Arguments;
 
-fn main() -> ExitCode {
+pub fn run() -> ExitCode {
     let tests = tests![
         look::replicas_are_seen_to_break_and_evictions_to_be_decided,
         look::a_keyboard_is_enough,

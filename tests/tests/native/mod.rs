@@ -23,7 +23,7 @@ use holdfast_e2e::suite::{self, Test};
 use holdfast_e2e::tests;
 use libtest_mimic::Arguments;
 
-fn main() -> ExitCode {
+pub fn run() -> ExitCode {
     let mut tests = tests![
         parity::kubectl_says_the_same_of_both,
         parity::a_drain_ends_the_same_under_both,

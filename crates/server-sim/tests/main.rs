@@ -1,0 +1,5 @@
+//! The simulation of the real server.
+
+#[cfg(feature = "planted-bugs")]
+mod planted;
+mod seeds;
