@@ -120,7 +120,10 @@ fn by_kind(root: &Owner, groups: Option<&Groups>) -> Option<Source> {
 /// Owners whose pods the budget selects, or will select: an owner without pods still counts.
 fn by_template<'a>(budget: &'a Budget, state: &'a State) -> impl Iterator<Item = Source> + 'a {
     let here = |owner: &&Owner| owner.key.namespace == budget.key.key.namespace;
-    let active = |owner: &&Owner| !owner.terminating && !owner.ended && owner.controller.is_none();
+    // Pods of a LeaderWorkerSet count by their labels, whatever controls the set.
+    let counts =
+        |owner: &&Owner| owner.controller.is_none() || owner.kind.is(LWS_GROUP, "LeaderWorkerSet");
+    let active = move |owner: &&Owner| !owner.terminating && !owner.ended && counts(owner);
     let matches =
         |owner: &&Owner| owner.templates.iter().flatten().any(|labels| budget.selects(labels));
     let owners = state.owners.values().map(|owner| &**owner);

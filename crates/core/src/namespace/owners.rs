@@ -180,9 +180,11 @@ fn kind_source(kind: &GroupKind, name: &str) -> Option<Source> {
 
 /// Whether its pods, should there be none, are missing.
 fn is_expected(budget: &BudgetEntry, owner: &Owner) -> bool {
-    // Pods of an owner with a controller count by that controller.
+    // Pods of an owner with a controller count by that controller. Pods of a LeaderWorkerSet count by their labels.
+    let by_labels = budget.lws_groups || budget.groups().is_some();
+    let is_lws = by_labels && owner.group_kind.is(Owner::LWS_GROUP, LWS);
     budget.scope == Scope::Workload
-        && owner.controller.is_none()
+        && (owner.controller.is_none() || is_lws)
         && is_active(owner)
         && has_match(budget, owner)
 }

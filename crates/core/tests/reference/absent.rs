@@ -40,7 +40,10 @@ fn by_templates(
     let mut found = Vec::new();
     for owner in world.owners.iter().filter(|owner| owner.key.namespace == *namespace) {
         let is_present = present.iter().any(|(s, _)| *s == Source::Owner(owner.uid.clone()));
-        if owner.controller.is_some() || !is_active(owner) || is_present {
+        // Pods of a LeaderWorkerSet count by their labels, whatever controls the set.
+        let is_lws = owner.group_kind.is(Owner::LWS_GROUP, "LeaderWorkerSet") && world.config.lws;
+        let is_controlled = owner.controller.is_some() && !is_lws;
+        if is_controlled || !is_active(owner) || is_present {
             continue;
         }
         for template in owner.pods.templates.iter().filter(|t| will_select(budget, t)) {

@@ -81,3 +81,21 @@ fn a_group_without_a_healthy_leader_is_not_healthy() {
         assert!(!world.evict_without_delete("x-1").is_allow(), "x-0 may still go");
     }
 }
+
+/// A node failure takes the only group of a `LeaderWorkerSet` that an object of another kind controls.
+#[test]
+fn a_leader_worker_set_with_a_controller_counts_by_its_template() {
+    let mut world = World::new(Config::default());
+    for name in ["x", "y"] {
+        let lws = owner(Owner::LWS_GROUP, "LeaderWorkerSet", name).replicas(1);
+        let lws = lws.template_label("app", "a").owned_by("example.com", "Service", name);
+        world.apply_owner(lws);
+        world.apply_pod(pod(&format!("{name}-0")).label("app", "a").lws(name, 0, 1).ready());
+    }
+    world.apply_budget(budget("one").select("app", "a").per_replica().max_unavailable(1));
+    world.sync();
+    world.advance(secs(2));
+    world.delete_pod("x-0");
+    world.advance(secs(2));
+    assert!(!world.evict_without_delete("y-0").is_allow(), "x is down already");
+}
