@@ -352,6 +352,8 @@ impl Namespace {
         let (grants, replacements) = self.grants.take_orphans(id);
         self.adopt_grants(cx, id, grants);
         self.adopt_replacements(cx, id, replacements);
+        // The predecessor may have counted pods.
+        self.expect_replacements(cx, id);
         self.touch(cx, id);
         self.touch_sharers(cx, id);
     }

@@ -304,20 +304,19 @@ impl Namespace {
         if *replica.resolution == resolution {
             return;
         }
+        let is_whole_now = resolution.whole && !replica.resolution.whole;
         replica.resolution = Arc::new(resolution);
         let budgets: Vec<BudgetId> = replica.budgets.keys().cloned().collect();
-        for id in budgets {
-            if let Some(budget) = self.budgets.get_mut(&id) {
+        for id in &budgets {
+            if let Some(budget) = self.budgets.get_mut(id) {
                 budget.tally.resolve(key, &replica.resolution, &budget.object.spec.basic_min_count);
             }
         }
-        for id in self
-            .replicas
-            .get(key)
-            .map(|r| r.budgets.keys().cloned().collect::<Vec<_>>())
-            .unwrap_or_default()
-        {
-            self.touch(cx, &id);
+        for id in &budgets {
+            if is_whole_now {
+                self.expect_replacements(cx, id);
+            }
+            self.touch(cx, id);
         }
     }
 

@@ -103,16 +103,23 @@ impl Namespace {
         id: &BudgetId,
         grant: &Grant,
     ) {
-        let Some(pending) = self.replacement_of(id, grant) else { return };
+        let Some(mut pending) = self.replacement_of(id, grant) else { return };
         let Some(entry) = self.budgets.get_mut(id) else { return };
-        if entry.replacements().any(|p| p.pod == pending.pod && p.uid == pending.uid) {
-            return;
+        let of_pod = |p: &&PendingReplacement| p.pod == pending.pod && p.uid == pending.uid;
+        if let Some(size) = entry.replacements().filter(of_pod).map(|p| p.size).max() {
+            if size > 0 || pending.size == 0 {
+                return;
+            }
+            // The sources are recorded. The group has come to be disrupted as a whole since then.
+            pending.sources.clear();
+            pending.labels.clear();
         }
         entry.unwritten.granted.push(pending);
         self.refresh_sizes(cx, id);
     }
 
-    /// The budget counted pods and counts replicas now: the next write records what the pods of its grants stand for.
+    /// The budget counted pods and counts replicas now, or a group has come to be disrupted as a whole: the next write
+    /// records what the pods of its grants stand for.
     pub(super) fn expect_replacements(&mut self, cx: &mut Context<'_>, id: &BudgetId) {
         let Some(entry) = self.budgets.get(id) else { return };
         for grant in self.grants.ledger(&entry.id).live().cloned().collect::<Vec<_>>() {
@@ -162,7 +169,7 @@ impl Namespace {
             let ledger = self.grants.ledger(id);
             let written = &object.status.pending_replacements;
             let is_written = |p: &PendingReplacement| written.iter().any(|w| is_same(w, p));
-            unwritten.granted.retain(|p| !is_written(p) && ledger.is_committed(&p.pod, &p.uid));
+            unwritten.granted.retain(|p| !is_written(p) && ledger.is_recorded(&p.pod, &p.uid));
         }
         self.refresh_sizes(cx, id);
     }
@@ -293,7 +300,7 @@ impl Namespace {
 }
 
 fn is_same(a: &PendingReplacement, b: &PendingReplacement) -> bool {
-    a.pod == b.pod && a.uid == b.uid
+    a.pod == b.pod && a.uid == b.uid && a.replica == b.replica
 }
 
 /// The sizes that the budget's groups keep.

@@ -99,3 +99,68 @@ fn a_leader_worker_set_with_a_controller_counts_by_its_template() {
     world.advance(secs(2));
     assert!(!world.evict_without_delete("y-0").is_allow(), "x is down already");
 }
+
+/// The predecessor of a budget counted pods, so its grants recorded nothing.
+#[test]
+fn a_budget_that_is_made_again_to_count_replicas_expects_the_owner_of_a_granted_pod() {
+    let mut world = World::with_instances(Config::default(), 2);
+    for name in ["x", "y"] {
+        world.apply_owner(owner(Owner::LWS_GROUP, "LeaderWorkerSet", name).replicas(1));
+        world.apply_pod(pod(&format!("{name}-0")).lws(name, 0, 1).ready());
+    }
+    world.apply_budget(budget("one").min_available(1));
+    world.sync();
+    world.instance(1).lead(false);
+    world.advance(secs(2));
+    assert!(world.evict_without_delete("x-0").is_allow());
+    world.delete_budget("one");
+    world.apply_budget(budget("one").per_replica().max_unavailable(1));
+    world.advance(secs(2));
+    world.carry_out("x-0");
+    world.advance(secs(2));
+    for index in 0..2 {
+        assert!(!world.instance(index).decide("y-0").is_allow(), "x is unavailable");
+    }
+    world.apply_pod(pod("x-0").lws("x", 0, 1).ready());
+    world.advance(secs(2));
+    assert!(world.status("one").pending_replacements.is_empty());
+    assert!(world.evict("y-0").is_allow());
+}
+
+/// A `PodGroup` comes to be disrupted as a whole while an eviction of one of its pods is under way. The other groups may
+/// have the source of their number recorded already.
+#[test]
+fn a_group_that_comes_to_be_disrupted_whole_keeps_the_size_from_before_its_grant() {
+    for has_source in [false, true] {
+        let mut world = World::new(Config::default());
+        let of = |name: &str, is_whole: bool| {
+            let mut group = group(name).gang(1);
+            if has_source {
+                group = group.owned_by("example.com", "Train", "t");
+            }
+            if is_whole { group.disrupt_whole() } else { group }
+        };
+        for name in ["a", "b"] {
+            world.apply_pod_group(of(name, false));
+            for member in ["0", "1"] {
+                world.apply_pod(pod(&format!("{name}-{member}")).group(name).ready());
+            }
+        }
+        world.apply_budget(budget("one").per_replica().min_available(1));
+        world.sync();
+        world.advance(secs(2));
+        assert!(world.evict_without_delete("a-0").is_allow());
+        assert_eq!(world.status("one").pending_replacements.len(), usize::from(has_source));
+        for name in ["a", "b"] {
+            world.apply_pod_group(of(name, true));
+        }
+        world.advance(secs(2));
+        world.carry_out("a-0");
+        world.advance(secs(2));
+        assert!(!world.evict_without_delete("b-0").is_allow(), "a has one pod of two");
+        world.apply_pod(pod("a-2").group("a").ready());
+        world.advance(secs(2));
+        assert!(world.status("one").pending_replacements.is_empty());
+        assert!(world.evict("b-0").is_allow());
+    }
+}
