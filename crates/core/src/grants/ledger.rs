@@ -42,6 +42,18 @@ impl Ledger {
         self.grants.get(&(pod.to_owned(), uid.to_owned()))
     }
 
+    /// Another client has replaced the status. Grants that the new one lacks are to be written again.
+    pub(super) fn keep_unrecorded(&mut self) {
+        for live in self.grants.values_mut().filter(|live| !live.is_foreign) {
+            let replaced = live.replaced.as_deref_mut().map(|replaced| &mut replaced.state);
+            for state in replaced.into_iter().chain([&mut live.state]) {
+                if *state == State::Committed {
+                    *state = State::Adopted;
+                }
+            }
+        }
+    }
+
     /// Returns the grant of the pod with this uid unless its first write is under way.
     pub(crate) fn settled(&self, pod: &str, uid: &str) -> Option<&LiveGrant> {
         self.get(pod, uid).filter(|live| live.state != State::InFlight)

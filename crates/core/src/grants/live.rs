@@ -46,7 +46,8 @@ pub(super) enum State {
     Committed,
     /// A write that carries it is under way, or the outcome of that write is unknown.
     InFlight,
-    /// Taken over from the budget's predecessor of the same name; the next write carries it.
+    /// Taken over from the budget's predecessor of the same name, or from a status that another client has replaced. The
+    /// next write carries it.
     Adopted,
 }
 

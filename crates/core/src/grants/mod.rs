@@ -123,6 +123,16 @@ impl Grants {
         changes
     }
 
+    /// Another client has replaced the budget's status. What that lacks is kept as if a predecessor had left it.
+    pub(crate) fn keep_unrecorded(&mut self, budget: &BudgetId, now: Timestamp) -> Changes {
+        let mut changes = Changes::default();
+        if let Some(ledger) = self.ledgers.get_mut(budget) {
+            ledger.keep_unrecorded();
+            changes.timers.push((now + orphans::KEPT, Due::Orphan { budget: budget.clone() }));
+        }
+        changes
+    }
+
     /// Adds a grant that is about to be written. `read_as` is the pod's version, if a read was decided by.
     pub(crate) fn add(
         &mut self,

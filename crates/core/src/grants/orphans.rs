@@ -7,7 +7,7 @@ use super::live::LiveGrant;
 use crate::model::{BudgetId, BudgetKey, Grant, PendingReplacement, Timestamp};
 
 /// A budget that is deleted and comes back within this time keeps its grants.
-const KEPT: Duration = Duration::from_mins(2);
+pub(super) const KEPT: Duration = Duration::from_mins(2);
 
 #[derive(Clone, Debug, Default)]
 pub(super) struct Orphans(BTreeMap<BudgetId, Left>);

@@ -189,6 +189,9 @@ impl Namespace {
         mut budget: Budget,
         written: Option<&BudgetStatus>,
     ) {
+        if Some(&budget.status) != written {
+            self.keep_what_is_reset(cx, id, &budget.status);
+        }
         let Some(entry) = self.budgets.get_mut(id) else { return };
         // A late watch or answer shows grants. It does not undo that the newest state cannot be decoded.
         let is_late = |u: &Unreadable| budget.version.is_older_than(&u.version);
@@ -240,6 +243,25 @@ impl Namespace {
         }
         self.touch(cx, id);
         self.touch_sharers(cx, id);
+    }
+
+    /// Instances do not lower watermarks, except after a restore of etcd. So another client has written a status that does.
+    /// The grants and replacements that such a status lacks are written again.
+    fn keep_what_is_reset(&mut self, cx: &mut Context<'_>, id: &BudgetId, shown: &BudgetStatus) {
+        let Some(entry) = self.budgets.get_mut(id) else { return };
+        let mut known = entry.object.status.watermarks.iter();
+        let is_lower = |(kind, version): (&String, &ResourceVersion)| {
+            shown.watermarks.get(kind).is_none_or(|shown| shown.is_older_than(version))
+        };
+        if !known.any(is_lower) {
+            return;
+        }
+        let ledger = self.grants.ledger(id);
+        let waiting = entry.aged_replacements(cx.now).filter(|p| entry.has_recorded(p, ledger));
+        entry.unwritten.adopted = waiting.collect();
+        let changes = self.grants.keep_unrecorded(id, cx.now);
+        self.apply_changes(cx, changes);
+        self.touch_now(cx, id);
     }
 
     /// The watch shows the last state of a budget that is gone.

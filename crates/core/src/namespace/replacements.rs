@@ -31,8 +31,8 @@ const LABELS_BYTES_MAX: usize = 256 * 1024;
 pub(super) struct Unwritten {
     /// Of grants: of those that a write under way carries, and of those that the budget recorded while it counted pods.
     granted: Vec<PendingReplacement>,
-    /// Of the budget's predecessor of the same name.
-    adopted: Vec<PendingReplacement>,
+    /// Of the budget's predecessor of the same name, or of a status that another client has replaced.
+    pub(super) adopted: Vec<PendingReplacement>,
 }
 
 impl BudgetEntry {

@@ -3,8 +3,10 @@
 use std::time::Duration;
 
 use holdfast_core::Config;
-use holdfast_core::model::{BudgetKey, LabelGroups, Owner, UnavailableSpec};
+use holdfast_core::model::{BudgetKey, BudgetStatus, LabelGroups, Owner, UnavailableSpec};
 use holdfast_sim::{World, budget, group, owner, pod};
+
+use super::{cluster, grants};
 
 fn secs(n: u64) -> Duration {
     Duration::from_secs(n)
@@ -163,4 +165,48 @@ fn a_group_that_comes_to_be_disrupted_whole_keeps_the_size_from_before_its_grant
         assert!(world.status("one").pending_replacements.is_empty());
         assert!(world.evict("b-0").is_allow());
     }
+}
+
+/// A backup tool, or a person, replaces the status of a budget while an eviction is under way.
+#[test]
+fn a_status_that_is_reset_loses_no_grants() {
+    let mut world = cluster(2);
+    assert!(world.evict_without_delete("a-0").is_allow());
+    let before = world.status("one").clone();
+    world.edit_status("one", |status| *status = BudgetStatus::default());
+    assert!(!world.instance(1).decide("b-0").is_allow(), "a-0 may still go");
+    world.advance(secs(2));
+    assert_eq!(grants(&world, "one"), before.grants, "the grant is written again");
+    assert!(!world.evict_without_delete("b-0").is_allow());
+    world.carry_out("a-0");
+    world.apply_pod(pod("a-0").group("a").ready());
+    world.advance(secs(2));
+    assert_eq!(grants(&world, "one"), []);
+    assert!(world.evict("b-0").is_allow());
+}
+
+/// As above, when the pod of an owner is gone and not replaced yet. Then the record ends as it always does.
+#[test]
+fn a_status_that_is_reset_loses_no_replacements() {
+    let mut world = World::with_instances(Config::default(), 2);
+    for name in ["x", "y"] {
+        world.apply_owner(owner(Owner::LWS_GROUP, "LeaderWorkerSet", name).replicas(1));
+        world.apply_pod(pod(&format!("{name}-0")).lws(name, 0, 1).ready());
+    }
+    world.apply_budget(budget("one").per_replica().max_unavailable(1));
+    world.sync();
+    world.instance(1).lead(false);
+    world.advance(secs(2));
+    let early = world.status("one").clone();
+    assert!(world.evict("x-0").is_allow());
+    world.advance(secs(2));
+    world.edit_status("one", |status| *status = early);
+    world.advance(secs(2));
+    for index in 0..2 {
+        assert!(!world.instance(index).decide("y-0").is_allow(), "x is unavailable");
+    }
+    world.apply_pod(pod("x-0").lws("x", 0, 1).ready());
+    world.advance(secs(150));
+    assert!(world.status("one").pending_replacements.is_empty());
+    assert!(world.evict("y-0").is_allow());
 }
