@@ -4,7 +4,8 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use crate::memory::Memory;
 use crate::objects::{
-    Api, Budget, Controller, JOBSET_GROUP, Kind, LWS_GROUP, Name, Owner, Pod, PodGroup,
+    Api, Budget, Controller, JOBSET_GROUP, Kind, LWS_GROUP, Name, Owner, Phase, Pod, PodGroup,
+    PodTemplate,
 };
 use crate::replica::{self, Replica};
 use crate::state::State;
@@ -117,17 +118,62 @@ fn by_kind(root: &Owner, groups: Option<&Groups>) -> Option<Source> {
     }
 }
 
-/// Owners whose pods the budget selects, or will select: an owner without pods still counts.
+/// Owners whose pods the budget will select: such an owner counts without pods (4.2).
 fn by_template<'a>(budget: &'a Budget, state: &'a State) -> impl Iterator<Item = Source> + 'a {
     let here = |owner: &&Owner| owner.key.namespace == budget.key.key.namespace;
     // Pods of a LeaderWorkerSet count by their labels, whatever controls the set.
-    let counts =
-        |owner: &&Owner| owner.controller.is_none() || owner.kind.is(LWS_GROUP, "LeaderWorkerSet");
-    let active = move |owner: &&Owner| !owner.terminating && !owner.ended && counts(owner);
-    let matches =
-        |owner: &&Owner| owner.templates.iter().flatten().any(|labels| budget.selects(labels));
-    let owners = state.owners.values().map(|owner| &**owner);
-    owners.filter(here).filter(active).filter(matches).filter_map(|owner| by_kind(owner, None))
+    let is_root =
+        |owner: &Owner| owner.controller.is_none() || owner.kind.is(LWS_GROUP, "LeaderWorkerSet");
+    let counts = move |owner: &&Owner| is_active(owner) && is_root(owner);
+    let owners = state.owners.values().map(|owner| &**owner).filter(here).filter(counts);
+    owners.flat_map(|owner| {
+        let templates = owner.templates.iter().filter(|t| budget.may_select(owner, t));
+        templates.flat_map(|template| of_template(budget, state, owner, template))
+    })
+}
+
+/// What tells how many replicas the pods of this template will be in. None if they will be in none.
+fn of_template(
+    budget: &Budget,
+    state: &State,
+    owner: &Owner,
+    template: &PodTemplate,
+) -> BTreeSet<Source> {
+    let is_set = owner.kind.is("apps", "StatefulSet");
+    let grouped = if is_set { owner.group_size.is_some() } else { owner.grouped };
+    let is_lws = owner.kind.is(LWS_GROUP, "LeaderWorkerSet");
+    let by_reference = template.reference.is_some() && !is_lws && budget.groups().is_none();
+    if !by_reference {
+        let counts = is_lws || grouped || budget.groups().is_some();
+        return by_kind(owner, None).filter(|_| counts).into_iter().collect();
+    }
+    let pod = Pod {
+        key: owner.key.clone(),
+        uid: String::new(),
+        version: 0,
+        labels: template.labels.clone(),
+        controller: Some(Controller {
+            kind: owner.kind.clone(),
+            name: owner.key.name.clone(),
+            uid: owner.uid.clone(),
+        }),
+        phase: Phase::Pending,
+        ready: false,
+        terminating: false,
+        evicted: false,
+        reference: template.reference.clone(),
+        lws: None,
+        generation: 0,
+        settled: true,
+        applied: true,
+    };
+    let replica = replica::named(&pod);
+    replica.map(|replica| sources(state, &replica, &[&pod])).unwrap_or_default()
+}
+
+/// Whether the owner creates pods.
+fn is_active(owner: &Owner) -> bool {
+    !owner.terminating && !owner.ended && owner.replicas != Some(0)
 }
 
 /// The expected number of replicas by the sources; None if one is unknown.
@@ -139,7 +185,7 @@ pub fn replicas(
 ) -> Option<i64> {
     let namespace = &budget.key.key.namespace;
     let mut all: BTreeSet<Source> = by_template(budget, state).collect();
-    all.extend(memory.sources(&budget.key).filter(|s| exists(state, namespace, s)).cloned());
+    all.extend(memory.sources(&budget.key).filter(|s| exists(budget, state, s)).cloned());
     for (replica, pods) in members {
         if pods.iter().any(|pod| !pod.is_finished()) {
             all.extend(sources(state, replica, pods));
@@ -181,20 +227,27 @@ fn job_set(source: &Source) -> Option<&String> {
 }
 
 /// Whether a source that only a grant remembers says that there should be replicas.
-pub fn stands(state: &State, namespace: &str, source: &Source) -> bool {
+pub fn stands(budget: &Budget, state: &State, source: &Source) -> bool {
+    let namespace = &budget.key.key.namespace;
     let has_replicas = |source| number(state, namespace, source).is_some_and(|n| n > 0);
     match source {
         Source::Groups(groups) => group_count(state, namespace, groups) > 0,
         // Its Jobs count, or its PodGroups.
-        Source::JobSet(..) => exists(state, namespace, source),
-        _ => exists(state, namespace, source) && has_replicas(source),
+        Source::JobSet(..) => exists(budget, state, source),
+        _ => exists(budget, state, source) && has_replicas(source),
     }
 }
 
-/// Whether a source that only a grant remembers is still there to be counted.
-fn exists(state: &State, namespace: &str, source: &Source) -> bool {
+/// Whether a source that only a grant remembers is still there to be counted. Templates that do not match say that the
+/// pods will not come back.
+fn exists(budget: &Budget, state: &State, source: &Source) -> bool {
+    let namespace = &budget.key.key.namespace;
     let active = |kind: Kind, name: &str| {
-        state.owner(&kind, namespace, name).is_some_and(|o| !o.terminating && !o.ended)
+        state.owner(&kind, namespace, name).is_some_and(|owner| {
+            let mut templates = owner.templates.iter();
+            let matches = templates.any(|template| budget.may_select(owner, template));
+            is_active(owner) && (matches || owner.templates.is_empty())
+        })
     };
     match source {
         Source::Lws(name) => active(Kind::lws(), name),

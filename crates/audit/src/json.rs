@@ -7,8 +7,9 @@ use serde_json::Value;
 
 use crate::objects::{
     Api, Budget, BudgetKey, Controller, Entry, Expression, Grant, JOBSET_GROUP, Kind, LWS_GROUP,
-    LabelGroups, Labels, LwsMember, Name, Object, Operation, Owner, Phase, Pod, PodGroup, Policy,
-    Reference, Scope, Selector, Status, Template, Threshold, Unavailable, Workload,
+    LabelGroups, Labels, LwsMember, Name, Object, Operation, Owner, Phase, Pod, PodGroup,
+    PodTemplate, Policy, Reference, Scope, Selector, Status, Template, Threshold, Unavailable,
+    Workload,
 };
 
 const LWS: &str = "leaderworkerset.sigs.k8s.io";
@@ -53,20 +54,6 @@ pub fn pod(value: &Value) -> Pod {
     let label = |name: &str| labels.get(&format!("{LWS}/{name}")).cloned();
     let annotation = |name: &str| meta["annotations"][name].as_str();
     let condition = |kind: &str| condition(status, kind).filter(|c| c["status"] == "True");
-    let named = [&spec["schedulingGroup"]["podGroupName"], &spec["workloadRef"]["podGroupName"]];
-    let entries = [&spec["workloadRef"], &spec["workload"]];
-    let entry = entries.into_iter().find(|r| !r["name"].is_null() && !r["podGroup"].is_null());
-    let reference = if let Some(name) = named.into_iter().find_map(Value::as_str) {
-        Some(Reference::PodGroup(name.to_owned()))
-    } else if let Some(entry) = entry {
-        Some(Reference::Entry {
-            workload: text(&entry["name"]).to_owned(),
-            entry: text(&entry["podGroup"]).to_owned(),
-            replica_key: entry["podGroupReplicaKey"].as_str().map(str::to_owned),
-        })
-    } else {
-        annotation(GROUP_ANNOTATION).map(|name| Reference::Annotation(name.to_owned()))
-    };
     let lws = label("group-key").map(|group_key| LwsMember {
         set: label("name").unwrap_or_default(),
         group_key,
@@ -95,12 +82,30 @@ pub fn pod(value: &Value) -> Pod {
         terminating: !meta["deletionTimestamp"].is_null(),
         evicted: condition("DisruptionTarget")
             .is_some_and(|c| c["reason"] == "EvictionByEvictionAPI"),
-        reference,
+        reference: reference(spec, &meta["annotations"]),
         lws,
         generation,
         settled: !labels.keys().any(marked),
         applied: observed.is_none_or(|observed| observed >= generation),
         labels,
+    }
+}
+
+/// How a pod, or the pods of a template, name their replica.
+fn reference(spec: &Value, annotations: &Value) -> Option<Reference> {
+    let named = [&spec["schedulingGroup"]["podGroupName"], &spec["workloadRef"]["podGroupName"]];
+    let entries = [&spec["workloadRef"], &spec["workload"]];
+    let entry = entries.into_iter().find(|r| !r["name"].is_null() && !r["podGroup"].is_null());
+    if let Some(name) = named.into_iter().find_map(Value::as_str) {
+        Some(Reference::PodGroup(name.to_owned()))
+    } else if let Some(entry) = entry {
+        Some(Reference::Entry {
+            workload: text(&entry["name"]).to_owned(),
+            entry: text(&entry["podGroup"]).to_owned(),
+            replica_key: entry["podGroupReplicaKey"].as_str().map(str::to_owned),
+        })
+    } else {
+        annotations[GROUP_ANNOTATION].as_str().map(|name| Reference::Annotation(name.to_owned()))
     }
 }
 
@@ -243,11 +248,12 @@ pub fn owner(value: &Value, group: &str) -> Owner {
     let (meta, spec) = (&value["metadata"], &value["spec"]);
     let kind = Kind::new(group, text(&value["kind"]));
     let is_set = kind.is(JOBSET_GROUP, "JobSet");
+    let is_job = kind.is("batch", "Job");
     let is_lws = kind.is(LWS_GROUP, "LeaderWorkerSet");
     let jobs = || spec["replicatedJobs"].as_array().into_iter().flatten();
     let replicas = if is_set {
         Some(jobs().map(|job| job["replicas"].as_i64().unwrap_or(1)).sum())
-    } else if kind.is("batch", "Job") {
+    } else if is_job {
         None
     } else {
         Some(spec["replicas"].as_i64().unwrap_or(1))
@@ -263,26 +269,45 @@ pub fn owner(value: &Value, group: &str) -> Owner {
         uid: text(&meta["uid"]).to_owned(),
         version: version(meta),
         terminating: !meta["deletionTimestamp"].is_null(),
-        ended: spec["suspend"] == true || finished.iter().any(has),
+        ended: (is_set || is_job) && (spec["suspend"] == true || finished.iter().any(has)),
         controller: controller(meta),
         replicas,
         group_size: if kind.is("apps", "StatefulSet") { size } else { None },
         keeps_group: is_lws && matches!(restart, Some("None" | "Default")),
-        templates: is_lws.then(|| lws_templates(value)),
+        templates: templates(&kind, value),
+        grouped: meta["annotations"]["holdfast.dev/pod-groups"] == "true",
         kind,
     }
 }
 
-/// The controller of a `LeaderWorkerSet` adds the set's name to the labels of its templates.
-fn lws_templates(value: &Value) -> Vec<Labels> {
-    let template = &value["spec"]["leaderWorkerTemplate"];
-    let of = |template: &Value| {
+/// The pods that the owner will create, with the labels that its controller always adds.
+fn templates(kind: &Kind, value: &Value) -> Vec<PodTemplate> {
+    let (spec, name) = (&value["spec"], text(&value["metadata"]["name"]));
+    let mut found: Vec<(&Value, Vec<(String, &str)>)> = Vec::new();
+    if kind.is(LWS_GROUP, "LeaderWorkerSet") {
+        let both = &spec["leaderWorkerTemplate"];
+        for template in [&both["leaderTemplate"], &both["workerTemplate"]] {
+            found.push((template, vec![(format!("{LWS}/name"), name)]));
+        }
+    } else if kind.is(JOBSET_GROUP, "JobSet") {
+        for job in spec["replicatedJobs"].as_array().into_iter().flatten() {
+            let of_job = ("jobset.sigs.k8s.io/replicatedjob-name".to_owned(), text(&job["name"]));
+            let of_set = ("jobset.sigs.k8s.io/jobset-name".to_owned(), name);
+            found.push((&job["template"]["spec"]["template"], vec![of_set, of_job]));
+        }
+    } else if kind.is("batch", "Job") {
+        let names = ["batch.kubernetes.io/job-name", "job-name"];
+        found.push((&spec["template"], names.map(|key| (key.to_owned(), name)).to_vec()));
+    } else if kind.is("apps", "StatefulSet") {
+        found.push((&spec["template"], Vec::new()));
+    }
+    let read = |(template, added): (&Value, Vec<(String, &str)>)| {
         let mut labels = labels(&template["metadata"]["labels"]);
-        labels.insert(format!("{LWS}/name"), text(&value["metadata"]["name"]).to_owned());
-        labels
+        labels.extend(added.into_iter().map(|(key, value)| (key, value.to_owned())));
+        let annotations = &template["metadata"]["annotations"];
+        PodTemplate { labels, reference: reference(&template["spec"], annotations) }
     };
-    let both = [&template["leaderTemplate"], &template["workerTemplate"]];
-    both.into_iter().filter(|t| t.is_object()).map(of).collect()
+    found.into_iter().filter(|(template, _)| template.is_object()).map(read).collect()
 }
 
 /// Err if it cannot be read.

@@ -171,6 +171,7 @@ pub struct Entry {
 }
 
 /// A workload controller's object.
+#[allow(clippy::struct_excessive_bools, reason = "independent facts about one owner")]
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Owner {
     pub kind: Kind,
@@ -185,9 +186,39 @@ pub struct Owner {
     pub group_size: Option<i64>,
     /// A `LeaderWorkerSet` that keeps the rest of a group when one pod is lost.
     pub keeps_group: bool,
-    /// The labels that the owner's pods will carry, one map per pod template. None if the kind has no
-    /// template that Holdfast reads.
-    pub templates: Option<Vec<Labels>>,
+    /// The pod templates of a `LeaderWorkerSet`, Job, `JobSet` or `StatefulSet`. Holdfast reads no others.
+    pub templates: Vec<PodTemplate>,
+    /// Annotation `holdfast.dev/pod-groups: "true"`.
+    pub grouped: bool,
+}
+
+/// A pod as its controller will create it.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct PodTemplate {
+    /// With the labels that the controller always adds, if their values are known.
+    pub labels: Labels,
+    /// The group that the template names.
+    pub reference: Option<Reference>,
+}
+
+impl Owner {
+    /// Whether the controller adds this label to every pod, with a value that the owner does not tell.
+    pub fn has_varying_label(&self, label: &str) -> bool {
+        let of_set = label == "apps.kubernetes.io/pod-index"
+            || label == "statefulset.kubernetes.io/pod-name"
+            || label == "controller-revision-hash";
+        let of_job = label.starts_with("batch.kubernetes.io/")
+            || label == "job-name"
+            || label == "controller-uid";
+        let kind = &self.kind;
+        if kind.is(LWS_GROUP, "LeaderWorkerSet") {
+            of_set || label.starts_with("leaderworkerset.sigs.k8s.io/")
+        } else if kind.is(JOBSET_GROUP, "JobSet") {
+            of_job || label.starts_with("jobset.sigs.k8s.io/")
+        } else {
+            (of_set && kind.is("apps", "StatefulSet")) || (of_job && kind.is("batch", "Job"))
+        }
+    }
 }
 
 /// Kind, namespace and name. A budget keeps this identity when it is deleted and created again.
@@ -251,18 +282,24 @@ pub struct Expression {
 
 impl Selector {
     pub fn matches(&self, labels: &Labels) -> bool {
+        self.may_match(labels, &|_| false)
+    }
+
+    /// Whether a pod with these labels matches, for some values of the labels that it has besides and that vary.
+    pub fn may_match(&self, labels: &Labels, varies: &dyn Fn(&str) -> bool) -> bool {
+        let is_open = |key: &String| !labels.contains_key(key) && varies(key);
         let holds = |e: &Expression| {
             let value = labels.get(&e.key);
             match e.operator.as_str() {
-                "In" => value.is_some_and(|v| e.values.contains(v)),
+                "In" => is_open(&e.key) || value.is_some_and(|v| e.values.contains(v)),
                 "NotIn" => value.is_none_or(|v| !e.values.contains(v)),
-                "Exists" => value.is_some(),
-                "DoesNotExist" => value.is_none(),
+                "Exists" => is_open(&e.key) || value.is_some(),
+                "DoesNotExist" => !is_open(&e.key) && value.is_none(),
                 // Unreadable fails closed: the budget covers the pod.
                 _ => true,
             }
         };
-        self.labels.iter().all(|(k, v)| labels.get(k) == Some(v))
+        self.labels.iter().all(|(k, v)| is_open(k) || labels.get(k) == Some(v))
             && self.expressions.iter().all(holds)
     }
 }
@@ -313,6 +350,18 @@ impl Budget {
             Some(selector) => selector.matches(labels),
             None => self.unreadable,
         }
+    }
+
+    /// Whether the budget may cover a pod of this template.
+    pub fn may_select(&self, owner: &Owner, template: &PodTemplate) -> bool {
+        let varies = |label: &str| owner.has_varying_label(label);
+        let has = |label: &String| template.labels.contains_key(label) || varies(label);
+        let is_grouped = self.groups().is_none_or(|groups| has(&groups.label));
+        is_grouped
+            && match &self.selector {
+                Some(selector) => selector.may_match(&template.labels, &varies),
+                None => self.unreadable,
+            }
     }
 
     /// Whether the thresholds mean nothing without the number of expected units.

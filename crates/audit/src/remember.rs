@@ -96,7 +96,7 @@ impl Auditor {
         });
         if is_back && !granted {
             Return::Over
-        } else if is_back || !expected::stands(&self.state, &key.key.namespace, source) {
+        } else if is_back || !expected::stands(budget, &self.state, source) {
             Return::Doubtful
         } else {
             Return::Awaited

@@ -63,6 +63,8 @@ crate::described! {
         IgnoreRisen,
         /// Do not expect an owner whose last pod a grant took
         ForgetEmptied,
+        /// Do not expect an owner whose pods are all gone by its pod templates
+        IgnoreTemplates,
         /// Let a group that is disrupted as a whole shrink with the pod that a grant took
         ShrinkWhole,
         /// Extend a grant whenever its request is repeated

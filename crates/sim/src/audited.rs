@@ -4,7 +4,8 @@ use holdfast_audit::objects as audit;
 use holdfast_core::model::{
     BasicMinCount, Budget, BudgetKey, BudgetKind, ConditionStatus, ControllerRef, Grant, GroupApi,
     GroupKind, GroupPolicy, GroupReference, LabelSelector, ObjectKey, Operation, Operator, Owner,
-    Phase, Pod, PodGroup, ResourceVersion, Scope, Threshold, UnhealthyPolicy, Workload,
+    Phase, Pod, PodGroup, PodTemplate, ResourceVersion, Scope, Threshold, UnhealthyPolicy,
+    Workload,
 };
 use holdfast_core::{Change, Input};
 
@@ -243,15 +244,12 @@ fn owner(owner: &Owner) -> audit::Owner {
         replicas: owner.replicas,
         group_size: owner.group_size,
         keeps_group: owner.lws_keeps_group,
-        templates: templates(owner),
+        templates: owner.pods.templates.iter().map(template).collect(),
+        grouped: owner.pods.grouped,
     }
 }
 
-/// The labels of the templates whose pods will belong to replicas (semantics 4, case 2).
-fn templates(owner: &Owner) -> Option<Vec<audit::Labels>> {
-    let pods = &owner.pods;
-    let is_lws = owner.group_kind.is(Owner::LWS_GROUP, "LeaderWorkerSet");
-    let grouped = is_lws || pods.grouped || owner.group_size.is_some();
-    let counted = pods.templates.iter().filter(|t| grouped || t.reference.is_some());
-    (!pods.templates.is_empty()).then(|| counted.map(|t| t.labels.clone()).collect())
+fn template(template: &PodTemplate) -> audit::PodTemplate {
+    let labels = template.labels.clone();
+    audit::PodTemplate { labels, reference: template.reference.as_ref().map(reference) }
 }

@@ -334,10 +334,27 @@ impl OwnerBuilder {
 
     /// Its pods will have this label. Several make one template.
     pub fn template_label(mut self, key: &str, value: &str) -> Self {
-        if self.0.pods.templates.is_empty() {
-            self.0.pods.templates.push(PodTemplate::default());
+        self.template().labels.insert(key.to_owned(), value.to_owned());
+        self
+    }
+
+    /// Its pods will be members of this `PodGroup`.
+    pub fn template_group(mut self, name: &str) -> Self {
+        self.template().reference = Some(GroupReference::PodGroup { name: name.to_owned() });
+        self
+    }
+
+    fn template(&mut self) -> &mut PodTemplate {
+        let templates = &mut self.0.pods.templates;
+        if templates.is_empty() {
+            templates.push(PodTemplate::default());
         }
-        self.0.pods.templates[0].labels.insert(key.to_owned(), value.to_owned());
+        &mut templates[0]
+    }
+
+    /// Annotation `holdfast.dev/pod-groups: "true"`: Holdfast puts its pods into groups.
+    pub fn grouped(mut self) -> Self {
+        self.0.pods.grouped = true;
         self
     }
 

@@ -11,6 +11,7 @@ const SCHEDULES: &[(&str, &str, &str)] = &[
         "unready:0 ask:0 ask:1 ready:0 call:1.0 carry-out:0 advance:0 answer:1.0 call:1.0",
     ),
     ("ForgetEmptied", "emptied-owner", "ask:1 carry-out:0 ask:0"),
+    ("IgnoreTemplates", "templated-owner", "delete:1 ask:0"),
     ("ShrinkWhole", "whole-group", "ask:1 carry-out:0 ask:0"),
     (
         "RenewForEver",
@@ -75,6 +76,7 @@ mod search {
     const PLANTED: &[(Bug, usize)] = &[
         (Bug::IgnoreRisen, 50_000),
         (Bug::ForgetEmptied, 100),
+        (Bug::IgnoreTemplates, 100),
         (Bug::ShrinkWhole, 100),
         (Bug::RenewForEver, 3000),
         (Bug::SkipCreation, 10_000),

@@ -3,15 +3,9 @@
 use holdfast_core::planted::Bug;
 use holdfast_sim::chaos::planted::{SEEDS_MAX, find};
 
-/// Holes that random seeds missed. Exploration finds each in every run (`planted_bugs_are_found` in `tests/explore.rs`).
-const EXPLORED: &[Bug] = &[
-    Bug::IgnoreRisen,
-    Bug::ForgetEmptied,
-    Bug::ShrinkWhole,
-    Bug::RenewForEver,
-    Bug::SkipCreation,
-    Bug::GoneWithoutVersion,
-];
+/// Random seeds take too long for these. Exploration finds each in every run (`planted_bugs_are_found` in `tests/explore.rs`).
+const EXPLORED: &[Bug] =
+    &[Bug::IgnoreRisen, Bug::ShrinkWhole, Bug::SkipCreation, Bug::GoneWithoutVersion];
 
 #[test]
 fn every_planted_bug_is_found() {

@@ -1,11 +1,11 @@
 //! Semantics 3 and 4: replicas, minCount, and how many are expected.
 
 use holdfast_audit::objects::{Grant, Object, Operation, Reference, Scope};
-use serde_json::json;
+use serde_json::{Value, json};
 
 use crate::{History, gang, lws, lws_pod, member, pairs, ready_pod, replicas, with};
 
-fn one_may_go() -> serde_json::Value {
+fn one_may_go() -> Value {
     replicas("b", &json!({"maxUnavailable": 1}))
 }
 
@@ -217,6 +217,78 @@ fn an_owner_without_pods_counts_by_its_template() {
     assert_eq!(history.numbers("b"), (1, 1, 2));
     history.store(with(lws("x", 1), "/metadata/deletionTimestamp", json!("2027-01-01T00:00:00Z")));
     assert_eq!(history.numbers("b"), (1, 0, 1), "an owner that is being deleted does not count");
+}
+
+/// An owner with one pod template, whose pods have label `app: a`.
+fn templated(api: &str, kind: &str, template: &Value, metadata: &Value) -> Value {
+    let template = with(template.clone(), "/metadata", json!({"labels": {"app": "a"}}));
+    let inner = if kind == "JobSet" {
+        let job = json!({"spec": {"template": template}});
+        json!({"replicatedJobs": [{"name": "w", "replicas": 3, "template": job}]})
+    } else {
+        json!({"replicas": 4, "template": template})
+    };
+    let object = json!({"apiVersion": api, "kind": kind, "metadata": metadata, "spec": inner});
+    with(object, "/metadata/name", json!("x"))
+}
+
+#[test]
+fn owners_of_all_kinds_count_by_templates_whose_pods_will_be_in_replicas() {
+    let asks = json!({"annotations": {"holdfast.dev/pod-groups": "true"}});
+    let sized = json!({"annotations": {"holdfast.dev/group-size": "2"}});
+    let (none, plain) = (json!({}), json!({"spec": {}}));
+    let named = json!({"spec": {"schedulingGroup": {"podGroupName": "g"}}});
+    let jobset = "jobset.x-k8s.io/v1alpha2";
+    for (api, kind, template, metadata, expected) in [
+        ("batch/v1", "Job", &named, &none, 1),
+        ("batch/v1", "Job", &plain, &asks, 1),
+        ("batch/v1", "Job", &plain, &none, 0),
+        (jobset, "JobSet", &named, &none, 3),
+        (jobset, "JobSet", &plain, &asks, 3),
+        (jobset, "JobSet", &plain, &none, 0),
+        ("apps/v1", "StatefulSet", &plain, &sized, 2),
+        ("apps/v1", "StatefulSet", &plain, &asks, 0),
+        ("apps/v1", "Deployment", &named, &asks, 0),
+    ] {
+        let mut history = History::default();
+        history.store(gang("g", 1));
+        history.store(templated(api, kind, template, metadata));
+        history.store(replicas("b", &json!({"maxUnavailable": 1})));
+        assert_eq!(history.numbers("b").2, expected, "{kind} {template} {metadata}");
+        for end in [json!({"suspend": true}), json!({"replicas": 0})] {
+            let mut owner = templated(api, kind, template, metadata);
+            for (key, value) in end.as_object().expect("an object") {
+                owner["spec"][key] = value.clone();
+            }
+            // Of a Job and a JobSet there is no such number, and other kinds are not suspended.
+            let ends = kind.contains("Job") == (end["suspend"] == true);
+            history.store(owner);
+            let expected = if ends { 0 } else { expected };
+            assert_eq!(history.numbers("b").2, expected, "{kind} {template} {metadata} {end}");
+        }
+    }
+}
+
+#[test]
+fn a_label_that_the_controller_adds_may_have_any_value() {
+    let exists = |key: &str, operator: &str| json!({"matchExpressions": [{"key": key, "operator": operator, "values": []}]});
+    let job = "batch.kubernetes.io/job-name";
+    for (selector, expected) in [
+        (json!({"matchLabels": {"app": "a", "controller-uid": "any"}}), 1),
+        (json!({"matchLabels": {"app": "b"}}), 0),
+        (json!({"matchLabels": {job: "x"}}), 1),
+        (json!({"matchLabels": {job: "y"}}), 0),
+        (exists("controller-uid", "Exists"), 1),
+        (exists("controller-uid", "DoesNotExist"), 0),
+        (exists("statefulset.kubernetes.io/pod-name", "Exists"), 0),
+    ] {
+        let mut history = History::default();
+        let asks = json!({"annotations": {"holdfast.dev/pod-groups": "true"}});
+        history.store(templated("batch/v1", "Job", &json!({"spec": {}}), &asks));
+        let budget = replicas("b", &json!({"maxUnavailable": 1}));
+        history.store(with(budget, "/spec/selector", selector.clone()));
+        assert_eq!(history.numbers("b").2, expected, "{selector}");
+    }
 }
 
 /// `PodGroups` `a` and `b` of one pod each, with controllers of their own.

@@ -59,7 +59,7 @@ impl Namespace {
             return absent;
         }
         for ((kind, name), own) in &budget.owners {
-            if has_source(&budget.tally.sources, own) {
+            if has_source(&budget.tally.sources, own) || planted!(IgnoreTemplates) {
                 continue;
             }
             if let Some(owner) = self.objects.owner(&kind.group, &kind.kind, name) {
@@ -158,6 +158,12 @@ pub(super) fn has_source(sources: &LiteMap<Source, u32>, source: &Source) -> boo
         Source::JobSet { name, .. } => {
             sources.keys().any(|s| matches!(s, Source::JobSet { name: own, .. } if own == name))
         }
+        // An instance that has not seen the JobSet records the PodGroups in its place.
+        Source::Groups(count) => sources.keys().any(|s| match s {
+            Source::Groups(own) => own == count,
+            Source::JobSet { otherwise, .. } => otherwise.as_ref() == Some(count),
+            _ => false,
+        }),
         source => sources.contains_key(source),
     }
 }

@@ -1,14 +1,11 @@
 //! What nobody asked us about.
 
-use holdfast_core::model::{
-    BudgetKind, GroupApi, LabelSelector, ObjectKey, Owner, Scope, Threshold,
-};
+use holdfast_core::model::{BudgetKind, GroupApi, LabelSelector, ObjectKey, Scope, Threshold};
 
 use super::fault::Fault;
-use super::params::Params;
+use super::params::{Owners, Params};
 use super::run::Run;
 use super::workloads::{LWS, budget_key, half, millis, pod_group};
-use crate::builders::owner;
 
 impl Run {
     pub fn meddle(&mut self, fault: Fault) {
@@ -78,19 +75,25 @@ impl Run {
     }
 
     fn scale(&mut self) -> Option<String> {
-        let Params { groups, lws_groups, size, same_name, .. } = self.params;
+        let Params { groups, lws_groups, size, owners, .. } = self.params;
         let of_lws = self.random.chance(30);
-        let part = half(self.random.below(2));
-        let most = if of_lws { lws_groups + 1 } else { groups * size };
-        let replicas = self.random.between(1, i64::try_from(most).ok()?.max(1));
-        let (name, made) = if of_lws {
-            (LWS, owner(Owner::LWS_GROUP, "LeaderWorkerSet", LWS))
-        } else {
-            let kind = if same_name { "StatefulSet" } else { "ReplicaSet" };
-            (part, owner("apps", kind, part))
+        let part = self.random.below(2);
+        let of_group = owners == Owners::GroupSets;
+        let most = match (of_lws, of_group) {
+            (true, _) => lws_groups + 1,
+            (false, true) => size,
+            (false, false) => groups * size,
         };
-        self.world.apply_owner(made.replicas(replicas));
-        Some(format!("{name} is scaled to {replicas}"))
+        let replicas = 1 + self.random.below(most.max(1));
+        let made = match owners {
+            _ if of_lws => self.params.leader_worker_set(replicas),
+            Owners::Sets | Owners::SizedSets => self.params.set(half(part), replicas),
+            Owners::GroupSets if part < groups => self.params.owner_of_group(part, replicas),
+            // The scale of a Job does not count, and that of a JobSet does not change.
+            Owners::GroupSets | Owners::Jobs | Owners::JobSets => return None,
+        };
+        let scaled = self.world.apply_owner(made);
+        Some(format!("{} is scaled to {replicas}", scaled.name))
     }
 
     fn change_min_count(&mut self) -> Option<String> {

@@ -18,6 +18,7 @@ mod invariants;
 mod leader;
 mod meddle;
 mod minimise;
+mod owners;
 mod params;
 #[cfg(feature = "planted-bugs")]
 pub mod planted;
@@ -38,7 +39,7 @@ use holdfast_core::invariant::Invariant;
 
 pub use fault::{Counts, Fault};
 pub use minimise::minimise;
-pub use params::{Params, Profile};
+pub use params::{Owners, Params, Profile};
 pub use soak::{Soak, soak};
 
 use run::Run;

@@ -41,6 +41,22 @@ impl fmt::Display for Profile {
     }
 }
 
+/// What makes the pods of the workloads `h0` and `h1`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Owners {
+    /// One `StatefulSet` or `ReplicaSet` for all groups of the workload.
+    Sets,
+    /// One `StatefulSet` for all groups, with the annotation `holdfast.dev/group-size`.
+    SizedSets,
+    /// One `StatefulSet` for each group.
+    GroupSets,
+    /// One Job for each group.
+    Jobs,
+    /// One Job for each group, under one `JobSet`.
+    JobSets,
+}
+
+#[allow(clippy::struct_excessive_bools, reason = "independent facts about one world")]
 #[derive(Clone, Debug)]
 pub struct Params {
     pub profile: Profile,
@@ -60,6 +76,9 @@ pub struct Params {
     pub faults: BTreeSet<Fault>,
     /// `PodGroup`s are disrupted as a whole.
     pub whole: bool,
+    pub owners: Owners,
+    /// The owners have pod templates, so they count without pods (semantics 4).
+    pub templates: bool,
     /// Every loss is one that we granted.
     pub quiet: bool,
     /// In percent of the calls, and of the steps.
@@ -108,6 +127,8 @@ impl Params {
             dry_runs: random.below(15),
             preconditions: random.below(40),
             whole: random.chance(25),
+            owners: Owners::Sets,
+            templates: false,
         };
         if profile == Profile::Lite {
             params.call_faults = 25;
@@ -119,7 +140,23 @@ impl Params {
         if !params.faults.contains(&Fault::NameReused) {
             params.same_name = false;
         }
+        params.draw_owners(Random::new(seed ^ 0x07e3));
         params
+    }
+
+    /// From a source of its own, so that the other draws of a seed stay as they are.
+    fn draw_owners(&mut self, mut random: Random) {
+        let kinds = [Owners::SizedSets, Owners::GroupSets, Owners::Jobs, Owners::JobSets];
+        let (mut kind, other) = (kinds[random.below(kinds.len())], random.chance(70));
+        // An older release does not read JobSets. It records the PodGroups as the source, which then counts besides.
+        if kind == Owners::JobSets && self.has(Fault::OlderRelease) {
+            kind = Owners::Jobs;
+        }
+        self.templates = random.chance(60);
+        // Their pods come back under the same name.
+        if other && self.same_name && self.profile != Profile::Scale {
+            self.owners = kind;
+        }
     }
 
     pub fn has(&self, fault: Fault) -> bool {

@@ -2,7 +2,7 @@
 //!
 //! | part | replicas | comes back |
 //! |---|---|---|
-//! | `h0`, `h1` | `PodGroup`s, of a `StatefulSet` or a `ReplicaSet` | pod by pod |
+//! | `h0`, `h1` | `PodGroup`s, of the owners in `owners.rs` | pod by pod |
 //! | `lws` | groups of a `LeaderWorkerSet` | group by group: when one pod goes, all go |
 
 use std::time::Duration;
@@ -10,7 +10,7 @@ use std::time::Duration;
 use holdfast_core::model::{BudgetKey, BudgetKind, LabelGroups, Owner, UnavailableSpec};
 
 use super::fault::Fault;
-use super::params::{Params, Profile};
+use super::params::{Owners, Params, Profile};
 use super::run::Run;
 use crate::builders::{BudgetBuilder, GroupBuilder, PodBuilder, budget, group, owner, pod};
 use crate::cluster::{Behaviour, Span, node};
@@ -27,13 +27,12 @@ impl Run {
             self.world.apply_node(node(&format!("n{index}")).room("pods", many(room)));
         }
         for part in [0, 1] {
-            let pods = (0..groups).filter(|g| g % 2 == part).count() * size;
-            let made = owner("apps", self.owner_kind(), half(part)).replicas(many(pods));
-            self.world.apply_owner(made);
+            for made in self.params.owners_of(part) {
+                self.world.apply_owner(made);
+            }
             self.world.apply_owner(owner("example.com", "Train", half(part)));
         }
-        let set = owner(Owner::LWS_GROUP, "LeaderWorkerSet", LWS).replicas(many(lws_groups));
-        self.world.apply_owner(set);
+        self.world.apply_owner(self.params.leader_worker_set(lws_groups));
         let mut count = 0;
         let mut place = |made: PodBuilder| {
             count += 1;
@@ -45,8 +44,8 @@ impl Run {
                 let made = pod(&format!("p{g}-{member}"))
                     .label("part", half(g))
                     .label(GROUP_LABEL, &format!("g{g}"))
-                    .group(&format!("g{g}"))
-                    .owned_by("apps", self.owner_kind(), half(g));
+                    .group(&format!("g{g}"));
+                let made = self.params.owned(made, g);
                 self.world.apply_pod(place(made));
             }
         }
@@ -73,10 +72,6 @@ impl Run {
         self.world.behave(Behaviour { startup: span(startup), grace: span(grace), seed });
         self.began = self.world.revision();
         self.start_instances();
-    }
-
-    fn owner_kind(&self) -> &'static str {
-        if self.params.same_name { "StatefulSet" } else { "ReplicaSet" }
     }
 
     /// Thresholds that a whole cluster meets. A budget of single pods counts by its owner's scale only if it
@@ -121,8 +116,9 @@ impl Run {
                 }));
             });
         }
-        // Owners that a grant has emptied count too, so the budget may span several.
-        let counted = part.is_some() || (per_replica && !is_pub);
+        // Owners that a grant has emptied count too, so the budget may span several. Jobs have no scale to count pods by.
+        let has_scale = !matches!(self.params.owners, Owners::Jobs | Owners::JobSets);
+        let counted = (part.is_some() && (per_replica || has_scale)) || (per_replica && !is_pub);
         let random = &mut self.random;
         match (counted, random.below(4)) {
             (true, 0) => made.max_unavailable(random.between(1, units)),

@@ -59,6 +59,8 @@ pub enum Shape {
     Whole,
     /// A `LeaderWorkerSet` with one group, which needs all its pods.
     LeaderWorkerSet,
+    /// The same with a pod template, by which it counts without pods.
+    Templated,
 }
 
 /// A budget of these replicas.
@@ -95,6 +97,11 @@ pub struct Span {
 impl Scope {
     pub fn named(name: &str) -> Option<&'static Self> {
         SCOPES.iter().find(|scope| scope.name == name)
+    }
+
+    /// The budgets that cover a replica.
+    pub(super) fn budgets_of(&self, replica: usize) -> impl Iterator<Item = &'static BudgetShape> {
+        self.budgets.iter().filter(move |budget| budget.covers.contains(&replica))
     }
 
     /// The pods by their replica and name, in order.

@@ -54,7 +54,7 @@ impl State {
 
     fn store_all(&mut self) {
         let scope = self.scope;
-        for replica in scope.replicas {
+        for (n, replica) in scope.replicas.iter().enumerate() {
             match replica.shape {
                 Shape::Gang(min) => {
                     self.store(group(replica.name).gang(min).into_group());
@@ -62,8 +62,12 @@ impl State {
                 Shape::Whole => {
                     self.store(group(replica.name).gang(1).disrupt_whole().into_group());
                 }
-                Shape::LeaderWorkerSet => {
+                Shape::LeaderWorkerSet | Shape::Templated => {
                     let lws = owner(Owner::LWS_GROUP, "LeaderWorkerSet", replica.name).replicas(1);
+                    let is_templated = matches!(replica.shape, Shape::Templated);
+                    let labels = scope.budgets_of(n).filter(|_| is_templated);
+                    let lws =
+                        labels.fold(lws, |lws, budget| lws.template_label(budget.name, "yes"));
                     self.store(lws.into_owner());
                 }
             }
@@ -95,9 +99,9 @@ pub(super) fn new_pod(scope: &Scope, index: usize) -> holdfast_core::model::Pod 
     let of = scope.replicas[replica];
     let builder = match of.shape {
         Shape::Gang(_) | Shape::Whole => builder.group(of.name),
-        Shape::LeaderWorkerSet => builder.lws(of.name, 0, i64::from(of.pods)),
+        Shape::LeaderWorkerSet | Shape::Templated => builder.lws(of.name, 0, i64::from(of.pods)),
     };
-    let covering = scope.budgets.iter().filter(|budget| budget.covers.contains(&replica));
+    let covering = scope.budgets_of(replica);
     covering.fold(builder, |builder, budget| builder.label(budget.name, "yes")).into_parts().0
 }
 

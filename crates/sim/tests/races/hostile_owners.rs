@@ -160,6 +160,40 @@ fn a_grant_that_was_never_recorded_leaves_no_owner_to_be_expected() {
     assert!(world.evict("y-0").is_allow(), "no grant took the pod of x");
 }
 
+/// An instance grants a pod before it has seen the pod's `JobSet`, so it records the `PodGroups` as the source.
+#[test]
+fn a_job_set_that_is_seen_late_does_not_count_beside_its_groups() {
+    let mut world = World::new(Config::default());
+    for name in ["x", "y"] {
+        world.apply_owner(owner("example.com", "Train", name));
+        world.apply_pod_group(group(name).gang(1).owned_by("example.com", "Train", name));
+    }
+    world.apply_budget(budget("one").per_replica().max_unavailable(1));
+    world.sync();
+    let job_sets = Kind::Owner(GroupKind::new(Owner::JOBSET_GROUP, "JobSet"));
+    world.instance(0).hold_kind(&job_sets);
+    let make = |world: &mut World, name: &str| {
+        let made = pod(&format!("{name}-0")).group(name).owned_by("batch", "Job", name);
+        world.apply_pod(made.ready());
+    };
+    for name in ["x", "y"] {
+        world.apply_owner(owner(Owner::JOBSET_GROUP, "JobSet", name).replicas(1));
+        let job = owner("batch", "Job", name).owned_by(Owner::JOBSET_GROUP, "JobSet", name);
+        world.apply_owner(job);
+        make(&mut world, name);
+    }
+    world.advance(secs(2));
+    assert!(world.evict("x-0").is_allow());
+    world.advance(secs(2));
+    assert_eq!(replacements(&world), 1);
+    world.instance(0).release_kind(&job_sets);
+    make(&mut world, "x");
+    world.advance(secs(2));
+    assert_eq!(replacements(&world), 0);
+    assert_eq!(world.status("one").expected_replicas, 2);
+    assert!(world.evict("y-0").is_allow());
+}
+
 /// Two pods of a group are evicted. The first one is back before the second one goes.
 #[test]
 fn a_second_grant_records_the_size_from_before_the_first() {

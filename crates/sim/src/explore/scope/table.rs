@@ -1,6 +1,6 @@
 //! Scopes by name. The first six each hold one hole that a review found; see docs/simulator.md.
 
-use super::Shape::{Gang, LeaderWorkerSet, Whole};
+use super::Shape::{Gang, LeaderWorkerSet, Templated, Whole};
 use super::Wants::{MaxUnavailable, MinAvailable};
 use super::{BudgetShape, Replica, Request, Scope, Shape, Span, Wants};
 use crate::explore::step::Watched::{Budget, Pod};
@@ -86,6 +86,17 @@ pub const SCOPES: &[Scope] = &[
         about: "two LeaderWorkerSets of one replica under one budget",
         replicas: &[replica("x", 1, LeaderWorkerSet), replica("y", 1, LeaderWorkerSet)],
         budgets: &[budget("one", &[0, 1], MaxUnavailable(1))],
+        creations: 1,
+        spans: &[span(2, 2)],
+        in_every_test: true,
+        ..PAIR
+    },
+    Scope {
+        name: "templated-owner",
+        about: "the same with pod templates, and a pod that others delete",
+        replicas: &[replica("x", 1, Templated), replica("y", 1, Templated)],
+        budgets: &[budget("one", &[0, 1], MaxUnavailable(1))],
+        deletions: 1,
         creations: 1,
         spans: &[span(2, 2)],
         in_every_test: true,
