@@ -5,6 +5,7 @@ use std::sync::LazyLock;
 use std::time::Duration;
 
 use futures_util::{AsyncBufRead, TryStreamExt};
+use holdfast_audit::json;
 use http::{HeaderMap, HeaderValue, Method, Request, header};
 use http_body_util::BodyExt;
 use kube::client::Body;
@@ -117,7 +118,7 @@ impl Client {
     /// Returns the objects of a list.
     #[track_caller]
     pub fn list(&self, path: &str) -> Vec<Value> {
-        items(self.get(path).ok().body)
+        json::items(self.get(path).ok().body)
     }
 
     /// Opens a watch and returns its lines.
@@ -201,13 +202,6 @@ impl Answer {
 
     pub fn message(&self) -> &str {
         self.body["message"].as_str().unwrap_or_default()
-    }
-}
-
-pub fn items(mut list: Value) -> Vec<Value> {
-    match list["items"].take() {
-        Value::Array(items) => items,
-        _ => Vec::new(),
     }
 }
 

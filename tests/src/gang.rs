@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
+use holdfast_audit::json::items;
 use serde_json::{Value, json};
 
 use crate::fixture::fixture;
@@ -256,7 +257,7 @@ impl World {
         };
         let group = |group: &Value| format!("{} {}", name(group), group["status"]);
         let groups = self.admin.get(&self.pod_group_path("")).body;
-        let groups: Vec<String> = crate::client::items(groups).iter().map(group).collect();
+        let groups: Vec<String> = items(groups).iter().map(group).collect();
         let pods: Vec<String> = self.all_pods().iter().map(pod).collect();
         format!("{bound:?}\n{}\n{}", pods.join("\n"), groups.join("\n"))
     }

@@ -6,9 +6,10 @@ use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 use std::time::Instant;
 
+use holdfast_audit::json::items;
 use serde_json::Value;
 
-use crate::client::{Client, RUNTIME, items};
+use crate::client::{Client, RUNTIME};
 use crate::object::versions;
 use crate::observer::follow;
 use crate::wait::until;
@@ -23,6 +24,8 @@ pub struct Event {
     /// The path of the collection.
     pub path: String,
     pub gone: bool,
+    /// The object existed when the history began.
+    pub listed: bool,
     pub object: Value,
 }
 
@@ -89,8 +92,10 @@ impl Collection {
     #[track_caller]
     fn start(client: &Client, path: &str, stop: &Arc<AtomicBool>) -> Self {
         let list = client.get(path).ok().body;
-        let first = items(list.clone()).into_iter().map(|object| event(path, false, object));
-        let events = Arc::new(Mutex::new(first.collect::<Vec<_>>()));
+        let there = items(list.clone())
+            .into_iter()
+            .map(|object| Event { listed: true, ..event(path, false, object) });
+        let events = Arc::new(Mutex::new(there.collect::<Vec<_>>()));
         let thread = {
             let (path, events) = (path.to_owned(), events.clone());
             let (client, stop) = (client.clone(), stop.clone());
@@ -126,6 +131,7 @@ fn event(path: &str, gone: bool, object: Value) -> Event {
         seen: Instant::now(),
         path: path.to_owned(),
         gone,
+        listed: false,
         object,
     }
 }

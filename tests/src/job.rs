@@ -6,11 +6,11 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use crate::audit::is_healthy;
 use crate::observer::Observer;
 use crate::pod::Pod;
 use crate::wait::until_within;
 use crate::world::{World, grants};
+use holdfast_audit::cluster::is_healthy;
 use serde_json::{Value, json};
 
 const BUDGETS: &str = "apis/policy.holdfast.dev/v1";

@@ -11,9 +11,9 @@
 //!    |-- gang     groups of pods that start together
 //!    |-- asking   workloads that ask for such groups
 //!    |-- drain    a real kubectl drain
-//!    |-- audit    healthy replicas and broken budgets, by the auditor; `observer` keeps the fewest
+//!    |-- observer the lowest number of healthy replicas at any time, counted by the auditor
 //!    |-- history  all changes of some objects, in the API server's order
-//!    |-- lws      a LeaderWorkerSet, and the history of its groups
+//!    |-- lws      a LeaderWorkerSet, and its history as the auditor judges it
 //!    '-- job      replicas under several budgets that the test replaces; `load` evicts them all the time
 //!
 //! localkube programs of the control plane, restarted
@@ -27,7 +27,6 @@
 //! Helpers panic with the observed state: a test that cannot continue has failed.
 
 pub mod asking;
-pub mod audit;
 pub mod balancer;
 pub mod browser;
 pub mod client;

@@ -1,15 +1,15 @@
 //! A `LeaderWorkerSet` of a test, and the history of its groups.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
+use holdfast_audit::cluster::{ClusterAudit, Write, every_replica, healthy, read};
 use serde_json::{Value, json};
 
 use crate::asking::ASKS;
-use crate::audit::is_healthy;
 use crate::evict::Eviction;
-use crate::fixture::{Mode, fixture};
 use crate::history::{Event, History};
 use crate::wait::until_within;
 use crate::world::{WORLD, World};
@@ -17,7 +17,6 @@ use crate::world::{WORLD, World};
 const API: &str = "apis/leaderworkerset.x-k8s.io/v1";
 const SETS: &str = "leaderworkersets";
 const INDEX: &str = "leaderworkerset.sigs.k8s.io/group-index";
-const SIZE_OF: &str = "leaderworkerset.sigs.k8s.io/size";
 
 /// The default size of groups: a leader and two workers.
 pub const SIZE: usize = 3;
@@ -75,12 +74,15 @@ impl<'w> Set<'w> {
     pub fn wait_healthy(&self, groups: usize) {
         until_within(Duration::from_mins(1), &format!("{groups} groups are healthy"), || {
             let pods = self.pods();
-            let healthy = healthy_groups(&pods, usize::MAX, &BTreeSet::new());
-            if healthy.len() == groups && pods.len() == groups * self.size {
+            let objects: Vec<Value> =
+                self.owner_paths().iter().flat_map(|path| self.world.admin.list(path)).collect();
+            let everything = every_replica(&self.world.namespace);
+            let healthy = healthy(objects.iter().chain(&pods), &everything);
+            if healthy == groups && pods.len() == groups * self.size {
                 return Ok(());
             }
             let names: Vec<&str> = pods.iter().map(|pod| text(&pod["metadata"]["name"])).collect();
-            Err(format!("{healthy:?} of {names:?}"))
+            Err(format!("{healthy} healthy groups of {names:?}"))
         });
     }
 
@@ -180,9 +182,14 @@ impl<'w> Set<'w> {
     /// Records the history, with budgets of another kind.
     #[track_caller]
     pub fn watch_with(&self, budgets: String) -> History {
-        let world = self.world;
-        let paths = [world.path("api/v1", "pods", ""), budgets, world.path(API, SETS, "")];
-        History::of(&world.admin, &paths)
+        let [sets, stateful_sets] = self.owner_paths();
+        let pods = self.world.path("api/v1", "pods", "");
+        History::of(&self.world.admin, &[pods, budgets, sets, stateful_sets])
+    }
+
+    /// Returns the collections of the owners of the pods.
+    fn owner_paths(&self) -> [String; 2] {
+        [self.world.path(API, SETS, ""), self.world.path("apis/apps/v1", "statefulsets", "")]
     }
 
     /// Waits until no grant is left. Some grants must expire, because the set may delete a pod while its
@@ -223,125 +230,69 @@ fn manifest(world: &World, replicas: usize, more: &Value) -> Value {
     manifest
 }
 
-/// A grant that broke a group, with the true state at that time.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Taken {
-    pub pod: String,
-    pub group: Option<usize>,
-    /// The groups that were healthy before. A group with a granted pod is not healthy.
-    pub healthy: BTreeSet<usize>,
-    /// The desired number at that time, from the budget and the scale of the set.
-    pub desired: usize,
-    /// Whether there was room at that time or one write before. No webhook can prevent a DELETE that another
-    /// client sends during the decision.
-    pub had_room: bool,
-}
-
-/// The history of the pods, the budget and the scale, write by write.
-#[derive(Debug, Default)]
+/// The history of the pods, the budget and the set, audited write by write.
 pub struct Story {
-    pub taken: Vec<Taken>,
-    /// The costs of the other grants.
-    pub free: usize,
+    audit: ClusterAudit,
+    /// The groups that stopped being healthy, in order.
+    pub groups: Vec<usize>,
     /// The lowest number of healthy groups.
     pub least: usize,
-    /// The largest number of groups that were down at the same time because of grants.
-    pub most_taken: usize,
+}
+
+impl fmt::Debug for Story {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut shown = f.debug_struct("Story");
+        shown.field("groups", &self.groups).field("least", &self.least);
+        shown.field("evicted", &self.evicted()).field("findings", &self.audit.findings()).finish()
+    }
 }
 
 impl Story {
-    /// `lag` is the time during which Holdfast may not know the changes of other clients.
-    pub fn of(events: &[Event], max_unavailable: usize, lag: Duration) -> Self {
-        let mut story = Self { least: usize::MAX, ..Self::default() };
-        let mut pods: BTreeMap<&str, &Value> = BTreeMap::new();
-        let (mut scale, mut granted) = (0, BTreeSet::new());
-        let (mut down, mut last_room) = (BTreeSet::new(), None);
-        for event in events {
-            let object = &event.object;
-            if event.path.ends_with("budgets") {
-                let grants = object["status"]["grants"].as_array().cloned().unwrap_or_default();
-                let uid = |grant: &Value| text(&grant["uid"]).to_owned();
-                let now: BTreeSet<String> = grants.iter().map(uid).collect();
-                for grant in &grants {
-                    if granted.contains(&uid(grant)) {
-                        continue;
-                    }
-                    if grant["cost"] == 0 {
-                        story.free += 1;
-                    } else {
-                        let pod = text(&grant["pod"]);
-                        let healthy = healthy_groups(pods.values().copied(), scale, &granted);
-                        let desired = scale.saturating_sub(max_unavailable);
-                        let lately = last_room.take().is_some_and(|at| event.seen - at <= lag);
-                        let group = pods.get(pod).and_then(|pod| group_of(pod));
-                        // A second charge for a group that is down: the gate decides by name, and the grant
-                        // of an eviction that may still be running has passed to the next pod of that name.
-                        let nothing_to_take = fixture().mode == Mode::Native
-                            && group.is_some_and(|group| !healthy.contains(&group));
-                        let had_room = healthy.len() > desired || lately || nothing_to_take;
-                        down.extend(group);
-                        let pod = pod.to_owned();
-                        story.taken.push(Taken { pod, group, healthy, desired, had_room });
-                    }
-                    granted.insert(uid(grant));
-                }
-                // Grants that ended stay in force while their pod is terminating, because it is unhealthy.
-                granted = now;
-            } else if event.path.ends_with(SETS) {
-                scale =
-                    object["spec"]["replicas"].as_u64().map_or(0, |n| n.try_into().unwrap_or(0));
-            } else if event.gone {
-                pods.remove(text(&object["metadata"]["name"]));
-            } else {
-                pods.insert(text(&object["metadata"]["name"]), object);
-            }
-            let healthy = healthy_groups(pods.values().copied(), scale, &granted);
-            if healthy.len() > scale.saturating_sub(max_unavailable) {
-                last_room = Some(event.seen);
-            }
-            down.retain(|group| *group < scale && !healthy.contains(group));
-            story.most_taken = story.most_taken.max(down.len());
-            // A history begins with the existing objects, one after the other.
-            if story.taken.is_empty() {
-                story.least = healthy.len();
-            }
-            story.least = story.least.min(healthy.len());
+    /// Holdfast learns of the changes of other clients within `lag`.
+    pub fn of(events: &[Event], lag: Duration) -> Self {
+        let (listed, writes): (Vec<&Event>, Vec<&Event>) =
+            events.iter().partition(|event| event.listed);
+        let began = events.iter().map(|event| event.seen).min();
+        let listed = listed.iter().filter_map(|event| read(&event.object, event.version));
+        let mut audit = ClusterAudit::new(lag, listed);
+        for event in writes {
+            let at = began.map(|began| event.seen - began).unwrap_or_default();
+            let write = Write::read(event.version, at, event.gone, &event.object);
+            audit.take(write.expect("the auditor knows every kind that a set is watched with"));
         }
-        story
+        let number = |n: i64| usize::try_from(n).unwrap_or_default();
+        let groups = audit.disruptions().iter().filter_map(|disruption| disruption.group_index);
+        let groups = groups.map(number).collect();
+        let least = audit.fewest().values().map(|fewest| number(fewest.healthy)).min();
+        Self { groups, least: least.expect("there is a budget"), audit }
     }
 
-    /// Returns the groups that grants broke, in order.
-    pub fn groups(&self) -> Vec<usize> {
-        self.taken.iter().filter_map(|taken| taken.group).collect()
+    /// Returns how often each group stopped being healthy.
+    pub fn disrupted(&self) -> BTreeMap<usize, usize> {
+        let mut times = BTreeMap::new();
+        for group in &self.groups {
+            *times.entry(*group).or_default() += 1;
+        }
+        times
     }
 
-    /// Checks that no grant broke a group without room.
+    /// Returns the number of new leaders of each group.
+    pub fn recreated(&self) -> BTreeMap<usize, usize> {
+        let leaders = self.audit.leaders().iter();
+        leaders.filter_map(|(group, times)| Some((usize::try_from(*group).ok()?, *times))).collect()
+    }
+
+    /// Returns how many pods evictions removed.
+    pub fn evicted(&self) -> usize {
+        self.audit.evicted()
+    }
+
+    /// Fails if the auditor has found a violation.
     #[track_caller]
-    pub fn assert_kept(&self, max_unavailable: usize) {
-        let wrong: Vec<_> = self.taken.iter().filter(|taken| !taken.had_room).collect();
-        assert!(wrong.is_empty(), "granted without room: {wrong:#?}");
-        assert!(self.most_taken <= max_unavailable, "taken at the same time: {self:#?}");
+    pub fn assert_kept(&self) {
+        let findings = self.audit.findings();
+        assert!(findings.is_empty(), "{findings:#?}");
     }
-}
-
-/// Returns the groups below `scale` with all of their pods healthy and none granted.
-fn healthy_groups<'a>(
-    pods: impl IntoIterator<Item = &'a Value>,
-    scale: usize,
-    granted: &BTreeSet<String>,
-) -> BTreeSet<usize> {
-    // By group: the number of pods that it has and needs.
-    let mut healthy: BTreeMap<usize, (usize, usize)> = BTreeMap::new();
-    for pod in pods {
-        let counts = is_healthy(pod) && !granted.contains(text(&pod["metadata"]["uid"]));
-        if let Some(group) = group_of(pod).filter(|_| counts) {
-            let size = text(&pod["metadata"]["annotations"][SIZE_OF]).parse();
-            let (has, needs) = healthy.entry(group).or_default();
-            (*has, *needs) = (*has + 1, size.unwrap_or(usize::MAX));
-        }
-    }
-    let whole = healthy.iter().filter(|(group, (has, needs))| **group < scale && has >= needs);
-    whole.map(|(group, _)| *group).collect()
 }
 
 fn group_of(pod: &Value) -> Option<usize> {

@@ -8,11 +8,12 @@ use std::time::Duration;
 
 use futures_util::{AsyncBufReadExt, AsyncReadExt};
 use holdfast_audit::State;
+use holdfast_audit::cluster::healthy_in;
+use holdfast_audit::json::{self, items};
 use holdfast_audit::objects::Budget;
 use serde_json::Value;
 
-use crate::audit::{healthy_in, read};
-use crate::client::{Client, RUNTIME, items};
+use crate::client::{Client, RUNTIME};
 use crate::object::{name, text, versions};
 use crate::wait::until;
 
@@ -100,7 +101,7 @@ impl Drop for Observer {
 impl Seen {
     fn new(counted: Counted, list: Value) -> Self {
         let mut state = State::default();
-        for object in counted.others.iter().filter_map(|object| read(object, 0)) {
+        for object in counted.others.iter().filter_map(json::object) {
             state.store(object);
         }
         let (pods, failed) = (BTreeMap::new(), None);
@@ -122,11 +123,8 @@ impl Seen {
         self.count();
     }
 
-    fn store(&mut self, gone: bool, mut pod: Value) {
-        // Objects of a list have no kind.
-        pod["apiVersion"] = "v1".into();
-        pod["kind"] = "Pod".into();
-        if let Some(object) = read(&pod, 0) {
+    fn store(&mut self, gone: bool, pod: Value) {
+        if let Some(object) = json::object(&pod) {
             if gone || !(self.counted.counts)(&pod) {
                 self.state.delete(&object);
             } else {

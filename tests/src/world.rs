@@ -3,11 +3,12 @@
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
+use holdfast_audit::cluster::{every_pod, every_replica, healthy, is_healthy};
+use holdfast_audit::json::items;
 use holdfast_audit::objects::Budget;
 use serde_json::{Value, json};
 
-use crate::audit::{self, every_pod, every_replica, is_healthy};
-use crate::client::{Client, items};
+use crate::client::Client;
 use crate::drain::Drain;
 use crate::evict::{Eviction, Outcome};
 use crate::fixture::{Fixture, fixture};
@@ -300,9 +301,8 @@ impl World {
     #[track_caller]
     pub fn healthy_replicas(&self) -> usize {
         let pods = self.admin.list(&self.path("api/v1", "pods", ""));
-        let pods = pods.into_iter().map(|pod| named_kind(pod, "v1", "Pod"));
         let objects = self.groups().into_iter().chain(pods);
-        audit::healthy(&objects.collect::<Vec<_>>(), &every_replica(&self.namespace))
+        healthy(&objects.collect::<Vec<_>>(), &every_replica(&self.namespace))
     }
 
     #[track_caller]
@@ -328,10 +328,10 @@ impl World {
     fn groups(&self) -> Vec<Value> {
         let api = Shape::of_cluster().api();
         let mut found = Vec::new();
-        for (plural, kind) in [("podgroups", "PodGroup"), ("workloads", "Workload")] {
+        for plural in ["podgroups", "workloads"] {
             let list = self.admin.get(&self.path(&format!("apis/{api}"), plural, ""));
             let objects = if list.code == 404 { Vec::new() } else { items(list.ok().body) };
-            found.extend(objects.into_iter().map(|object| named_kind(object, api, kind)));
+            found.extend(objects);
         }
         found
     }
@@ -392,13 +392,6 @@ pub fn grants(status: &Value) -> Vec<(String, i64)> {
         (grant["pod"].as_str().unwrap_or_default().to_owned(), grant["cost"].as_i64().unwrap_or(0))
     };
     grants.iter().map(entry).collect()
-}
-
-/// Adds the kind: objects of a list have none.
-fn named_kind(mut object: Value, api: &str, kind: &str) -> Value {
-    object["apiVersion"] = json!(api);
-    object["kind"] = json!(kind);
-    object
 }
 
 fn names<'a>(objects: impl Iterator<Item = &'a Value>) -> Vec<String> {

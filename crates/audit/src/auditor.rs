@@ -269,7 +269,12 @@ impl Auditor {
         };
         let ends = pod.terminating && !before.terminating;
         if ends && pod.evicted && !self.losses.contains_key(&pod.uid) {
-            let budgets = self.recorded.get(&pod.uid).cloned().unwrap_or_default();
+            let mut budgets = self.recorded.get(&pod.uid).cloned().unwrap_or_default();
+            // A grant that is not pinned passes to the next pod of the name. The pod may go before that is recorded.
+            let passes = |g: &Grant| g.pod == pod.key.name && !g.pinned;
+            let covering = self.covering(&before);
+            let passed = covering.filter(|budget| budget.status.grants.iter().any(passes));
+            budgets.extend(passed.map(|budget| budget.key.clone()));
             self.note_unrecorded(&before, &budgets);
             self.lose(&before, budgets, None);
         }

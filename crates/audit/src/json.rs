@@ -47,6 +47,19 @@ pub fn object(value: &Value) -> Option<Object> {
     }
 }
 
+/// Returns the objects of a list, with the kind and API version that they lack there.
+pub fn items(mut list: Value) -> Vec<Value> {
+    let version = list["apiVersion"].take();
+    let kind = text(&list["kind"]).strip_suffix("List").filter(|kind| !kind.is_empty());
+    let kind = kind.map(str::to_owned);
+    let Value::Array(mut items) = list["items"].take() else { return Vec::new() };
+    for (item, kind) in items.iter_mut().filter_map(|item| Some((item, kind.as_ref()?))) {
+        item["apiVersion"] = version.clone();
+        item["kind"] = Value::from(kind.as_str());
+    }
+    items
+}
+
 pub fn pod(value: &Value) -> Pod {
     let meta = &value["metadata"];
     let (spec, status) = (&value["spec"], &value["status"]);
@@ -163,15 +176,19 @@ pub fn unavailable(value: &Value) -> Budget {
 fn read_status(status: &Value, [allowed, healthy, desired, expected]: [&str; 4]) -> Status {
     let number = |field: &str| status[field].as_i64().unwrap_or(0);
     let condition = condition(status, "DisruptionAllowed");
-    let grant = |grant: &Value| Grant {
-        pod: text(&grant["pod"]).to_owned(),
-        uid: text(&grant["uid"]).to_owned(),
-        eviction: text(&grant["eviction"]).to_owned(),
-        operation: match text(&grant["operation"]) {
+    let grant = |grant: &Value| {
+        let operation = match text(&grant["operation"]) {
             "UPDATE" | "RESIZE" => Operation::Change,
             "DELETE" => Operation::Delete,
             _ => Operation::Evict,
-        },
+        };
+        Grant {
+            pod: text(&grant["pod"]).to_owned(),
+            uid: text(&grant["uid"]).to_owned(),
+            eviction: text(&grant["eviction"]).to_owned(),
+            operation,
+            pinned: operation != Operation::Evict || grant["pinned"] == true,
+        }
     };
     Status {
         allowed: number(allowed),

@@ -136,11 +136,13 @@ impl Auditor {
     }
 
     /// The grants of a status write that its budget did not have before, neither in the object that
-    /// the write replaces nor when the budget was deleted last. By name, a grant passes to the next pod.
-    pub fn new_grants(&self, before: &Budget, after: &Budget, by_name: bool) -> Vec<Grant> {
+    /// the write replaces nor when the budget was deleted last. A grant that is not pinned passes to the next pod of
+    /// the name.
+    pub fn new_grants(&self, before: &Budget, after: &Budget) -> Vec<Grant> {
         let orphans = self.orphans.get(&after.key).map(|(_, grants)| grants);
         let earlier = || before.status.grants.iter().chain(orphans.into_iter().flatten());
-        let same = |a: &Grant, b: &Grant| a.pod == b.pod && (by_name || a.uid == b.uid);
+        let same =
+            |old: &Grant, new: &Grant| old.pod == new.pod && (old.uid == new.uid || !old.pinned);
         let is_new = |grant: &&Grant| !earlier().any(|old| same(old, grant));
         after.status.grants.iter().filter(is_new).cloned().collect()
     }

@@ -15,6 +15,7 @@
 //! Budgets are identified by kind and name: a budget that is deleted and created again is the same.
 
 mod auditor;
+pub mod cluster;
 mod count;
 mod expected;
 pub mod json;

@@ -337,6 +337,8 @@ pub struct Grant {
     /// The request that wrote or last renewed the grant.
     pub eviction: String,
     pub operation: Operation,
+    /// The grant is for the pod with this uid alone. Otherwise it passes to the next pod of the name.
+    pub pinned: bool,
 }
 
 impl Budget {

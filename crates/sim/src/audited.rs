@@ -165,6 +165,7 @@ pub(crate) fn grant(grant: &Grant) -> audit::Grant {
         uid: grant.uid.clone(),
         eviction: grant.eviction.clone(),
         operation: operation(grant.operation),
+        pinned: grant.is_exact(),
     }
 }
 

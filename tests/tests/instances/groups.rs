@@ -5,8 +5,8 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
+use holdfast_audit::cluster::{healthy, is_healthy};
 use holdfast_audit::objects::Budget;
-use holdfast_e2e::audit::{healthy, is_healthy};
 use holdfast_e2e::client::Client;
 use holdfast_e2e::evict::{Eviction, Outcome};
 use holdfast_e2e::fixture::fixture;
@@ -195,12 +195,7 @@ impl Gang {
     }
 
     fn pods(&self) -> Vec<Value> {
-        let mut pods = self.world.admin.list(&self.world.path("api/v1", "pods", ""));
-        for pod in &mut pods {
-            pod["apiVersion"] = json!("v1");
-            pod["kind"] = json!("Pod");
-        }
-        pods
+        self.world.admin.list(&self.world.path("api/v1", "pods", ""))
     }
 
     /// Returns the budget for the auditor.

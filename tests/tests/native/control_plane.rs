@@ -171,7 +171,7 @@ fn schedule(world: &World, pod: &Pod, node: &str, class: Option<&str>) {
 fn on(world: &World, node: &str) -> Vec<String> {
     let pods = world.path("api/v1", "pods", "");
     let there = world.admin.list(&format!("{pods}?fieldSelector=spec.nodeName={node}"));
-    let healthy = there.iter().filter(|pod| holdfast_e2e::audit::is_healthy(pod));
+    let healthy = there.iter().filter(|pod| holdfast_audit::cluster::is_healthy(pod));
     healthy.map(|pod| pod["metadata"]["name"].as_str().unwrap_or_default().to_owned()).collect()
 }
 

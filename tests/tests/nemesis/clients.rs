@@ -6,7 +6,7 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use holdfast_e2e::audit::is_healthy;
+use holdfast_audit::cluster::is_healthy;
 use holdfast_e2e::client::Client;
 use holdfast_e2e::evict::Eviction;
 use holdfast_e2e::fixture::fixture;

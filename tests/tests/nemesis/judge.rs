@@ -4,20 +4,24 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use holdfast_audit::Finding;
-use holdfast_e2e::audit::{Audit, Write, is_healthy};
+use holdfast_audit::cluster::{ClusterAudit, Write, is_healthy, read};
 use serde_json::Value;
 
 use super::etcd::Change;
+
+/// Longer than the longest pause and the time to catch up after it.
+const LAG: Duration = Duration::from_secs(30);
 
 /// The number of writes to print before a violation.
 const SHOWN: usize = 60;
 
 /// Audits all stored writes in order. `at` returns the time of a revision.
-pub fn judge(first: &[Change], history: &[Change], at: impl Fn(u64) -> Duration) -> Audit {
+pub fn judge(first: &[Change], history: &[Change], at: impl Fn(u64) -> Duration) -> ClusterAudit {
     let there = first.iter().filter_map(|change| Some((change, change.object.as_ref()?)));
     let mut last: BTreeMap<&str, &Value> =
         there.clone().map(|(change, object)| (change.key.as_str(), object)).collect();
-    let mut audit = Audit::of(there.map(|(change, object)| (change.revision, object)));
+    let there = there.filter_map(|(change, object)| read(object, change.revision));
+    let mut audit = ClusterAudit::new(LAG, there);
     for change in history {
         let before = match &change.object {
             Some(object) => last.insert(&change.key, object),
@@ -25,7 +29,9 @@ pub fn judge(first: &[Change], history: &[Change], at: impl Fn(u64) -> Duration)
         };
         let Some(object) = change.object.as_ref().or(before) else { continue };
         let (version, gone) = (change.revision, change.object.is_none());
-        audit.take(&Write { version, at: at(version), gone, object });
+        if let Some(write) = Write::read(version, at(version), gone, object) {
+            audit.take(write);
+        }
     }
     audit
 }

@@ -5,7 +5,8 @@ use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use holdfast_e2e::client::{Client, items};
+use holdfast_audit::json::items;
+use holdfast_e2e::client::Client;
 use holdfast_e2e::fixture::fixture;
 use http::Method;
 use serde_json::{Value, json};

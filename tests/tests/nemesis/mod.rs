@@ -15,7 +15,6 @@ mod faults;
 mod instances;
 mod judge;
 mod kubelet;
-mod proof;
 mod storm;
 mod workload;
 
@@ -26,17 +25,8 @@ use holdfast_e2e::{server, tests};
 use libtest_mimic::Arguments;
 
 pub fn run() -> ExitCode {
-    let mut tests: Vec<Test> = tests![
-        proof::an_eviction_without_room_is_found,
-        proof::an_eviction_without_a_record_is_found,
-        proof::a_loss_without_an_eviction_counts_when_every_instance_knows_of_it,
-        proof::the_rest_of_a_broken_group_is_no_second_loss,
-    ]
-    .into_iter()
-    .map(Test::without_nodes)
-    .collect();
-    let storm = tests![storm::faults_in_every_part_break_no_budget];
-    tests.extend(storm.into_iter().map(Test::on_several_apiservers));
+    let tests = tests![storm::faults_in_every_part_break_no_budget];
+    let tests: Vec<Test> = tests.into_iter().map(Test::on_several_apiservers).collect();
     let clean = || server::uninstall().map(drop);
     suite::run(Arguments::from_args(), 1, &tests, clean, |()| clean())
 }

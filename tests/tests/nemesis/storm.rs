@@ -6,7 +6,7 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use holdfast_e2e::audit::Audit;
+use holdfast_audit::cluster::ClusterAudit;
 use holdfast_e2e::fixture::fixture;
 use holdfast_e2e::localkube;
 use holdfast_e2e::server;
@@ -119,7 +119,7 @@ fn history(workload: &Workload, etcd: &Etcd, first: &[Change], from: u64) -> Vec
     history
 }
 
-fn report(mode: &str, audit: &Audit, answers: &Answers, clock: &Clock, history: &[Change]) {
+fn report(mode: &str, audit: &ClusterAudit, answers: &Answers, clock: &Clock, history: &[Change]) {
     println!("nemesis, {mode} mode: {} writes of pods, sets and budgets", history.len());
     println!("{answers}");
     for (budget, fewest) in audit.fewest() {

@@ -2,11 +2,11 @@
 
 use std::time::{Duration, Instant};
 
-use holdfast_e2e::audit::{Audit, every_replica, healthy_in};
+use holdfast_audit::cluster::{ClusterAudit, every_replica, healthy_in, read};
 use holdfast_e2e::world::{WORLD, World};
 use serde_json::{Value, json};
 
-use super::etcd::Etcd;
+use super::etcd::{Change, Etcd};
 
 const NODES: usize = 4;
 /// The number of groups of each set.
@@ -64,12 +64,12 @@ impl Workload {
     }
 
     /// Returns the present state in etcd.
-    pub fn state(&self, etcd: &Etcd) -> Result<Audit, String> {
+    pub fn state(&self, etcd: &Etcd) -> Result<ClusterAudit, String> {
         let revision = etcd.revision().ok_or("etcd does not answer")?;
         let stored = etcd.list(&self.prefixes(), revision)?;
-        let objects =
-            stored.iter().filter_map(|change| Some((change.revision, change.object.as_ref()?)));
-        Ok(Audit::of(objects))
+        let read = |change: &Change| read(change.object.as_ref()?, change.revision);
+        let objects = stored.iter().filter_map(read);
+        Ok(ClusterAudit::new(Duration::ZERO, objects))
     }
 
     pub fn wait_whole(&self, etcd: &Etcd) -> Result<(), String> {

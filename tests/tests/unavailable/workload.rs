@@ -1,6 +1,6 @@
 //! Workloads whose controllers run in localkube.
 
-use holdfast_e2e::audit::is_healthy;
+use holdfast_audit::cluster::is_healthy;
 use holdfast_e2e::wait::until;
 use holdfast_e2e::world::{WORLD, World};
 use serde_json::{Value, json};

@@ -105,7 +105,7 @@ fn an_allow_rests_on_the_grants_of_a_budget_that_was_created_again() {
     history.grant("one", "a-0");
     history.grant("one", "b-0");
     let after = history.budget("one");
-    let new = history.auditor.new_grants(&before, &after, false);
+    let new = history.auditor.new_grants(&before, &after);
     assert_eq!(new.iter().map(|grant| grant.pod.as_str()).collect::<Vec<_>>(), ["b-0"]);
     let (old, known) = (&after.status.grants[..1], history.auditor.state());
     let finding = history.auditor.judge_grants(&after, (old, &new), known);

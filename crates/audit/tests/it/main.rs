@@ -1,6 +1,7 @@
 //! Histories written by hand, each with the finding that it must lead to. No engine takes part.
 
 mod allows;
+mod cluster;
 mod count;
 mod history;
 mod independent;
@@ -67,7 +68,7 @@ impl History {
         self.edit_budget(budget, |budget| {
             let (pod, eviction) = (pod.to_owned(), format!("of {uid}"));
             let operation = Operation::Evict;
-            budget.status.grants.push(Grant { pod, uid, eviction, operation });
+            budget.status.grants.push(Grant { pod, uid, eviction, operation, pinned: true });
         });
     }
 

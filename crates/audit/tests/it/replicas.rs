@@ -398,7 +398,13 @@ fn a_writer_that_lags_may_have_recorded_a_size() {
     history.edit_budget("b", |budget| {
         let (pod, eviction) = ("a-0".to_owned(), "late".to_owned());
         let operation = Operation::Evict;
-        budget.status.grants.push(Grant { pod, uid: uid.clone(), eviction, operation });
+        budget.status.grants.push(Grant {
+            pod,
+            uid: uid.clone(),
+            eviction,
+            operation,
+            pinned: true,
+        });
     });
     let budget = history.budget("b");
     history.drop_grants("b");

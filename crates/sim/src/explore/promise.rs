@@ -26,7 +26,7 @@ impl State {
     pub(super) fn judge_write(&mut self, before: &Budget, after: &Budget, known: &View) {
         let (before, after) = (audited::budget(before), audited::budget(after));
         let auditor = &self.audited.auditor;
-        let new = auditor.new_grants(&before, &after, self.scope.by_name);
+        let new = auditor.new_grants(&before, &after);
         if new.is_empty() {
             return;
         }
