@@ -8,6 +8,7 @@ mod delete;
 mod drain;
 mod evict;
 mod gangs;
+mod history;
 mod http;
 mod load;
 mod report;

@@ -12,6 +12,7 @@ use anyhow::{Context as _, Result, bail, ensure};
 use super::{
     Bench, commit,
     controller::{Controller, Mode},
+    history::History,
     load::{Api, Budgets, Load, Way},
     report::{Comparison, Results, Target},
     stats::Latencies,
@@ -37,6 +38,10 @@ const STORM: Duration = Duration::from_mins(1);
 const STORM_PER_SECOND: u32 = 200;
 const STORM_CLIENTS: u32 = 4;
 const BETWEEN_SAMPLES: Duration = Duration::from_secs(30);
+/// Holdfast learns of a pod that is not ready any more within this time.
+const LAG: Duration = Duration::from_secs(2);
+/// The number of violations to print.
+const SHOWN: usize = 10;
 
 pub fn run(bench: &Bench, results: &mut Results, minutes: u64) -> Result<()> {
     let holdfast = bench.holdfast(Mode::Webhook)?;
@@ -46,6 +51,7 @@ pub fn run(bench: &Bench, results: &mut Results, minutes: u64) -> Result<()> {
     let mut load = Load::new(&bench.admin, "soak", Api::Holdfast, Budgets::Replicas, BUDGETS)?;
     load.fill(PODS)?;
     load.settle()?;
+    let history = history(bench, &load)?;
 
     let (began, end) = (Instant::now(), Duration::from_secs(60 * minutes));
     let (mut latencies, mut changes) = (Latencies::default(), 0);
@@ -100,9 +106,33 @@ pub fn run(bench: &Bench, results: &mut Results, minutes: u64) -> Result<()> {
     results.push("soak: grants left over".to_owned(), "", "webhook", flown);
     let violations = metric(&holdfast, "holdfast_invariant_violations_total")?;
     results.push("soak: invariants violated".to_owned(), "", "webhook", violations);
+    let broken = broken_rules(history)?;
+    let count = u32::try_from(broken.len()).unwrap_or(u32::MAX);
+    results.push("soak: rules broken".to_owned(), "", "webhook", f64::from(count));
     load.clear()?;
     free.clear()?;
-    bench.retire(&holdfast, Mode::Webhook)
+    bench.retire(&holdfast, Mode::Webhook)?;
+    let shown = &broken[..broken.len().min(SHOWN)];
+    ensure!(broken.is_empty(), "the auditor found {count} broken rules: {shown:#?}");
+    ensure!(violations < 1.0, "the engine found {violations} broken rules itself");
+    Ok(())
+}
+
+/// Records all objects that decide whether a budget is kept.
+fn history(bench: &Bench, load: &Load) -> Result<History> {
+    let of = |api: &str, plural: &str| format!("/{api}/namespaces/{}/{plural}", load.namespace);
+    let pods = of("api/v1", "pods");
+    let groups = of("apis/scheduling.k8s.io/v1beta1", "podgroups");
+    History::begin(&bench.admin, &[pods, groups, load.budget_path("")])
+}
+
+/// Returns the violations that the auditor finds: of evictions and their records, and of the statuses at the end.
+fn broken_rules(history: History) -> Result<Vec<String>> {
+    let audit = history.end(LAG)?;
+    eprintln!("bench: the auditor saw evictions take {} pods", audit.evicted());
+    ensure!(audit.evicted() > 0, "the auditor saw no eviction");
+    let findings = audit.findings().into_iter().map(|(_, finding)| finding);
+    Ok(findings.chain(audit.wrong_statuses()).map(|finding| finding.to_string()).collect())
 }
 
 /// Makes ten times as many changes, as fast as the API server accepts them. Measures Holdfast during and

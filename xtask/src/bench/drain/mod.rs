@@ -1,29 +1,32 @@
 //! Drains: how long it takes to drain three nodes of a real `LeaderWorkerSet`, and how often each of its groups is lost.
 //!
 //! ```text
-//!   each run: namespace, set, budget --> drain of three of six nodes --> history of the pods --> losses per group
+//!   each run: namespace, set, budget --> drain of three of six nodes --> history --> auditor --> losses per group
 //! ```
 
-mod history;
+mod losses;
 
 use std::{
+    collections::BTreeSet,
     fs,
     process::{Command, Stdio},
     time::{Duration, Instant},
 };
 
 use anyhow::{Context as _, Result, bail, ensure};
+use holdfast_audit::{cluster, json};
 use serde_json::{Value, json};
 
 use super::{
     Bench,
     controller::Mode,
+    history::History,
     load::{Api, until},
     report::{Comparison, Results, Target},
     stats::{max, min, percentile},
 };
 use crate::localkube::Identity;
-use history::{History, Losses};
+use losses::Losses;
 
 const METRIC: &str = "drain of three nodes";
 const WEBHOOK: &str = "holdfast drain, webhook";
@@ -49,6 +52,8 @@ pub fn comparisons() -> Vec<Comparison> {
     }
     comparisons
 }
+
+const GROUP_INDEX: &str = "leaderworkerset.sigs.k8s.io/group-index";
 
 const NODES: usize = 6;
 const DRAINED: usize = 3;
@@ -106,7 +111,7 @@ struct Series {
     wrong: Vec<String>,
 }
 
-/// Runs all drains. Then fails if a run of `holdfast drain` was too slow or lost a group twice.
+/// Runs all drains. Then fails if a run broke a rule, or if a run of `holdfast drain` was too slow or lost a group twice.
 pub fn run(bench: &Bench, runs: Runs, results: &mut Results) -> Result<()> {
     create_nodes(bench)?;
     let mut series =
@@ -144,13 +149,14 @@ impl Series {
         results.push(METRIC, "s", name, drained.seconds);
         let losses = &drained.losses;
         eprintln!("bench: {name}, run {round}: {losses}");
+        let mut wrong = losses.broken().to_vec();
         if let Way::Holdfast(_) = self.way {
-            let mut wrong = losses.unexpected();
+            wrong.extend(losses.unexpected());
             if drained.seconds > LONGEST.as_secs_f64() {
                 wrong.push(format!("took {:.1} s", drained.seconds));
             }
-            self.wrong.extend(wrong.iter().map(|what| format!("{name}, run {round}: {what}")));
         }
+        self.wrong.extend(wrong.iter().map(|what| format!("{name}, run {round}: {what}")));
         self.drained.push(drained);
         Ok(())
     }
@@ -188,7 +194,14 @@ struct Set<'b> {
 impl Set<'_> {
     fn drain(self, way: Way) -> Result<Drained> {
         self.create()?;
-        let history = History::begin(&self.bench.admin, &self.pod_path(), &self.pods()?)?;
+        let concerned = self.groups_on(&drained())?;
+        // Native mode stores its budgets there too.
+        let budgets = format!(
+            "/apis/policy.holdfast.dev/v1/namespaces/{}/poddisruptionbudgets",
+            self.namespace
+        );
+        let [pods, stateful_sets, sets] = self.paths();
+        let history = History::begin(&self.bench.admin, &[pods, stateful_sets, sets, budgets])?;
         let began = Instant::now();
         let output = self.command(way).output().context("start the drain")?;
         let seconds = began.elapsed().as_secs_f64();
@@ -199,7 +212,8 @@ impl Set<'_> {
             bail!("{}: {}: {}", way.name(), output.status, text(&output.stderr));
         }
         self.wait_healthy()?;
-        let losses = history.end()?.losses(&drained());
+        // Only evictions disrupt groups, so Holdfast knows of every disruption at once.
+        let losses = Losses::of(&history.end(Duration::ZERO)?, concerned);
         for node in drained() {
             let path = format!("/api/v1/pods?fieldSelector=spec.nodeName%3D{node}");
             let list = self.bench.admin.client().get(&path)?.ok()?.json();
@@ -252,16 +266,35 @@ impl Set<'_> {
     }
 
     fn wait_healthy(&self) -> Result<()> {
-        until("all groups are healthy", || Ok(history::is_whole(&self.pods()?)))
+        let everything = cluster::every_replica(&self.namespace);
+        until("all groups are healthy", || {
+            let lists =
+                self.paths().iter().map(|path| self.list(path)).collect::<Result<Vec<_>>>()?;
+            let healthy = cluster::healthy(lists.iter().flatten(), &everything);
+            Ok(healthy == GROUPS && lists[0].len() == GROUPS * SIZE)
+        })
     }
 
-    /// Returns the list of pods.
-    fn pods(&self) -> Result<Value> {
-        Ok(self.bench.admin.client().get(&self.pod_path())?.ok()?.json())
+    /// Returns the groups with a pod on these nodes.
+    fn groups_on(&self, nodes: &[String]) -> Result<BTreeSet<usize>> {
+        let [pods, ..] = self.paths();
+        let is_there = |pod: &&Value| nodes.iter().any(|node| pod["spec"]["nodeName"] == **node);
+        let index = |pod: &Value| pod["metadata"]["labels"][GROUP_INDEX].as_str()?.parse().ok();
+        Ok(self.list(&pods)?.iter().filter(is_there).filter_map(index).collect())
     }
 
-    fn pod_path(&self) -> String {
-        format!("/api/v1/namespaces/{}/pods", self.namespace)
+    fn list(&self, path: &str) -> Result<Vec<Value>> {
+        Ok(json::items(self.bench.admin.client().get(path)?.ok()?.json()))
+    }
+
+    /// Returns the collections that decide whether groups are healthy, the pods first.
+    fn paths(&self) -> [String; 3] {
+        let of = |api: &str, plural: &str| format!("/{api}/namespaces/{}/{plural}", self.namespace);
+        [
+            of("api/v1", "pods"),
+            of("apis/apps/v1", "statefulsets"),
+            of("apis/leaderworkerset.x-k8s.io/v1", "leaderworkersets"),
+        ]
     }
 
     fn clear(&self) -> Result<()> {
