@@ -200,7 +200,7 @@ fn policy(policy: GroupPolicy) -> audit::Policy {
     }
 }
 
-fn group(group: &PodGroup) -> audit::PodGroup {
+pub(crate) fn group(group: &PodGroup) -> audit::PodGroup {
     audit::PodGroup {
         api: api(group.api),
         key: name(&group.key),
@@ -218,7 +218,7 @@ fn group(group: &PodGroup) -> audit::PodGroup {
     }
 }
 
-fn workload(workload: &Workload) -> audit::Workload {
+pub(crate) fn workload(workload: &Workload) -> audit::Workload {
     let entries = workload.entries.iter().map(|entry| audit::Entry {
         name: entry.name.clone(),
         policy: policy(entry.policy),
@@ -233,7 +233,7 @@ fn workload(workload: &Workload) -> audit::Workload {
     }
 }
 
-fn owner(owner: &Owner) -> audit::Owner {
+pub(crate) fn owner(owner: &Owner) -> audit::Owner {
     audit::Owner {
         kind: kind(&owner.group_kind),
         key: name(&owner.key),

@@ -14,8 +14,8 @@
 //! Nothing here reads a real clock, and what is drawn from [`Random`] is decided by its seed, so a run
 //! is a function of its calls.
 //!
-//! What the world says about health ([`World::healthy_replicas`]) is counted from its own objects
-//! and never asks the engine. Reports and drains show it. The auditor (`holdfast-audit`) judges engines.
+//! What the world says about health ([`World::healthy_replicas`]) is what the auditor (`holdfast-audit`) counts from
+//! the world's own objects. Nothing asks the engine. Reports and drains show it.
 //!
 //! ```
 //! use holdfast_core::Config;
@@ -57,7 +57,6 @@ pub use builders::{
 };
 pub use cluster::{Behaviour, NodeBuilder, Shape, Span, Taint, Toleration, node};
 pub use drain::{Answer, Drain, DrainOptions, Target};
-pub use health::ReplicaHealth;
 pub use instance::{Fate, InstanceMut};
 pub use name::{NAMESPACE, Name};
 pub use random::Random;

@@ -6,7 +6,7 @@ use std::time::Duration;
 use holdfast_core::Config;
 use holdfast_core::model::ObjectKey;
 use holdfast_server::Evicted;
-use holdfast_sim::{Answer, Behaviour, Drain, DrainOptions, Random, ReplicaKind, World};
+use holdfast_sim::{Answer, Behaviour, Drain, DrainOptions, Random, Replica, ReplicaKind, World};
 use serde_json::{Value, json};
 
 use super::follow::{Follow, Seen};
@@ -75,7 +75,7 @@ struct Sum {
 #[derive(Debug)]
 struct Outcome {
     ended: bool,
-    broken: BTreeMap<ObjectKey, usize>,
+    broken: BTreeMap<Replica, usize>,
     /// Evictions that were granted.
     evicted: usize,
     took: Duration,
@@ -173,10 +173,10 @@ fn see(follow: &mut Follow, world: &World) {
             ReplicaKind::AnnotatedGroup { name } => unit.name == format!("PodGroup {name}"),
             _ => false,
         });
-        let health = named.map(|replica| world.health_of(replica));
-        health.is_some_and(|health| {
-            health.min_count.is_some_and(|min| health.working >= min + unit.at_once)
-        })
+        let health = named.and_then(|replica| world.health_of(replica, None));
+        let at_once = i64::try_from(unit.at_once).expect("few");
+        health
+            .is_some_and(|health| health.min.is_ok_and(|min| health.healthy_pods >= min + at_once))
     });
 }
 

@@ -7,7 +7,7 @@ use std::time::Duration;
 use holdfast_core::model::{
     BasicMinCount, Budget, BudgetSpec, GroupKind, ObjectKey, Phase, Pod, Scope,
 };
-use holdfast_sim::{Replica, ReplicaHealth, World};
+use holdfast_sim::{Replica, World};
 
 use super::labels;
 use super::report::{Lane, LaneState, Level, Time};
@@ -272,13 +272,13 @@ impl Recorder {
         let was = lane.healthy;
         match &lane.key {
             LaneKey::Replica(replica) => {
-                let health = world.health_of(replica);
                 let given = lane.budgets.iter().map(|index| &self.budgets[*index].spec);
-                let min = health.min_count.or_else(|| given.filter_map(min_of_basic).max());
-                lane.needed = min.or(lane.needed);
+                let basic_min = given.filter_map(min_of_basic).max();
+                let health = world.health_of(replica, basic_min);
+                let min = health.as_ref().and_then(|health| health.min.clone().ok());
+                lane.needed = min.and_then(|min| usize::try_from(min).ok()).or(lane.needed);
                 self.has_replicas |= lane.needed.is_some();
-                let health = ReplicaHealth { min_count: min, ..health };
-                lane.healthy = health.is_healthy();
+                lane.healthy = health.is_some_and(|health| health.healthy);
             }
             LaneKey::Set { .. } => lane.healthy = lane.working >= lane.pods,
         }
@@ -340,9 +340,9 @@ impl LaneRecord {
 }
 
 /// How many pods a budget says that a group without a minimum needs.
-fn min_of_basic(spec: &BudgetSpec) -> Option<usize> {
+fn min_of_basic(spec: &BudgetSpec) -> Option<i64> {
     match (spec.scope, &spec.basic_min_count) {
-        (Scope::Workload, BasicMinCount::Count(min)) => usize::try_from(*min).ok(),
+        (Scope::Workload, BasicMinCount::Count(min)) => Some(*min),
         _ => None,
     }
 }

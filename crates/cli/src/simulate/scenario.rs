@@ -162,8 +162,8 @@ fn count_pods(budget: &mut Budget, world: &World) {
     }
     let covered = world.pods().filter(|pod| labels::cover(budget, pod));
     let replicas: BTreeSet<Replica> = covered.filter_map(Replica::of).collect();
-    let needs = replicas.iter().filter_map(|replica| world.health_of(replica).min_count);
-    let pods = needs.max().and_then(|pods| i64::try_from(pods).ok()).unwrap_or(1);
+    let needs = replicas.iter().filter_map(|replica| world.health_of(replica, None)?.min.ok());
+    let pods = needs.max().unwrap_or(1);
     let BudgetSpec { min_available, max_unavailable, scope, .. } = &mut budget.spec;
     *scope = Scope::Pod;
     for threshold in [min_available, max_unavailable].into_iter().flatten() {

@@ -270,10 +270,10 @@ fn changes_and_the_health_of_replicas_are_told() {
     assert!(world.take_changed_pods().is_empty());
     let replica = Replica::of(world.pod("a").unwrap()).expect("it names a group");
     assert_eq!(replica.to_string(), "PodGroup g");
-    assert!(world.health_of(&replica).is_healthy());
+    assert!(world.health_of(&replica, None).expect("it has pods").healthy);
     world.request_delete("a");
     assert_eq!(world.take_changed_pods().len(), 1);
-    let health = world.health_of(&replica);
-    assert_eq!((health.working, health.present, health.min_count), (1, 2, Some(2)));
+    let health = world.health_of(&replica, None).expect("it has pods");
+    assert_eq!((health.healthy_pods, health.min, health.healthy), (1, Ok(2), false));
     assert_eq!(world.replicas().collect::<Vec<_>>(), [&replica]);
 }
