@@ -6,6 +6,7 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::fmt;
 use std::sync::Arc;
 
+use crate::cache::Progress;
 use crate::invariant::Violations;
 use crate::io::{Change, Command, Input, Kind};
 use crate::leisure::Leisure;
@@ -13,7 +14,6 @@ use crate::model::{
     BudgetKey, BudgetStatus, GroupApi, GroupKind, ObjectKey, Owner, ResourceVersion, Timestamp,
 };
 use crate::namespace::{Context, Namespace, Reads};
-use crate::progress::Progress;
 use crate::stats::{Counters, Stats};
 use crate::timer::Timers;
 use crate::view::{BudgetView, OpinionView};

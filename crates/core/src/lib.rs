@@ -58,17 +58,12 @@ pub mod verdict;
 pub mod view;
 
 mod cache;
-mod encoding;
 mod engine;
 mod grants;
-mod intern;
 mod namespace;
 #[cfg(feature = "planted-bugs")]
 pub mod planted;
-mod progress;
-mod replica;
-mod resolver;
-mod selector;
+mod replicas;
 mod stats;
 mod tally;
 mod threshold;

@@ -11,7 +11,7 @@ use std::sync::Arc;
 use litemap::LiteMap;
 
 use crate::model::{BasicMinCount, ControllerRef, Scope};
-use crate::replica::{MinCount, ReplicaKey, Resolution, Source};
+use crate::replicas::{GroupFacts, MinCount, ReplicaKey, Resolution, Source};
 
 /// What one selected pod contributes.
 #[derive(Debug)]
@@ -25,18 +25,8 @@ pub(crate) struct Part<'a> {
     pub(crate) unmanaged: bool,
     /// Several `PodUnavailableBudgets` are about it.
     pub(crate) several: bool,
-    pub(crate) says: Says,
+    pub(crate) group: GroupFacts,
     pub(crate) counted: Counted,
-}
-
-/// What a pod says of the group that a label puts it in. Others of the group may say something else.
-#[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Says {
-    /// It is beyond its `LeaderWorkerSet`'s scale.
-    pub(crate) leaving: bool,
-    /// The group goes as a whole when one of its pods goes: so many have to be there and stay. Else 0. (Replicas that
-    /// have a minCount say it by that.)
-    pub(crate) whole: i64,
 }
 
 /// What is counted of a pod's state, which changes all the time while the pod stays where it is.
@@ -309,9 +299,9 @@ impl ReplicaTally {
 
     fn count(&mut self, part: &Part<'_>, counted: Counted, n: i64) {
         self.pods += n;
-        self.leaving += n * i64::from(part.says.leaving);
-        if counted.live && part.says.whole > 0 {
-            adjust(&mut self.wholes, &part.says.whole, n);
+        self.leaving += n * i64::from(part.group.is_surplus);
+        if counted.live && part.group.whole_size > 0 {
+            adjust(&mut self.wholes, &part.group.whole_size, n);
         }
         self.healthy_pods += n * i64::from(counted.healthy);
         self.unfinished += n * i64::from(counted.unfinished);

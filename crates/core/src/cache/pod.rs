@@ -8,7 +8,7 @@ use std::sync::Arc;
 use uuid::Uuid;
 
 use crate::model::{ControllerRef, DisruptionTarget, Phase, Pod, ResourceVersion};
-use crate::replica::Member;
+use crate::replicas::Member;
 
 #[derive(Clone, Debug)]
 pub(crate) struct CachedPod {

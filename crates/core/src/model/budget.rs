@@ -3,6 +3,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use litemap::LiteMap;
+use smallvec::SmallVec;
 
 use super::{ObjectKey, Operation, ResourceVersion, Timestamp, UnavailableSpec};
 
@@ -15,6 +16,9 @@ pub struct BudgetKey {
 
 /// Budgets are named in many places; the name is shared.
 pub(crate) type BudgetId = Arc<BudgetKey>;
+
+/// Budgets that select one pod, in reservation order: hardly ever more than two.
+pub(crate) type Covering = SmallVec<[BudgetId; 2]>;
 
 impl BudgetKey {
     pub fn pdb(namespace: impl Into<String>, name: impl Into<String>) -> Self {

@@ -9,12 +9,12 @@ mod pod;
 mod time;
 mod unavailable;
 
-pub(crate) use budget::BudgetId;
 pub use budget::{
     BasicMinCount, Budget, BudgetKey, BudgetKind, BudgetSpec, BudgetStatus, BuiltinBudget,
     Condition, ConditionStatus, Grant, LabelSelector, Operator, PendingReplacement, Requirement,
     Scope, Threshold, UnhealthyPolicy,
 };
+pub(crate) use budget::{BudgetId, Covering};
 pub use group::{GroupApi, GroupPolicy, PodGroup, TemplateRef, Workload, WorkloadEntry};
 pub use meta::{ControllerRef, GroupKind, ObjectKey, ResourceVersion};
 pub use owner::{Owner, OwnerPods, PodTemplate};

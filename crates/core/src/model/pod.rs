@@ -40,6 +40,11 @@ impl Pod {
         self.phase.is_terminal()
     }
 
+    /// An eviction has taken it.
+    pub(crate) fn is_evicted(&self) -> bool {
+        self.terminating && self.is_targeted()
+    }
+
     /// The Eviction API is about to delete it, or has done so.
     pub fn is_targeted(&self) -> bool {
         self.disruption_target.as_ref().is_some_and(DisruptionTarget::is_eviction)

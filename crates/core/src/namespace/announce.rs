@@ -3,9 +3,9 @@
 use super::budgets::BudgetEntry;
 use super::evaluate::{Failure, SyncError};
 use super::{BudgetId, Context, Namespace};
+use crate::cache::display;
 use crate::io::{Command, Event, Regarding};
 use crate::model::Scope;
-use crate::selector;
 
 impl Namespace {
     /// Each when its state begins.
@@ -71,6 +71,6 @@ fn unmanaged_message(budget: &BudgetEntry) -> String {
         "Pods selected by this PodDisruptionBudget (selector: {}) were found to be unmanaged. As a result, the \
          status of the PDB cannot be calculated correctly, which may result in undefined behavior. To account \
          for these pods please set \".spec.minAvailable\" field of the PDB to an integer value.",
-        selector::display(budget.object.spec.selector.as_ref())
+        display(budget.object.spec.selector.as_ref())
     )
 }

@@ -3,9 +3,10 @@
 use super::Namespace;
 use super::budgets::BudgetEntry;
 use super::evaluate::{Evaluation, Failure};
-use super::pods::PodEntry;
+use crate::cache::PodEntry;
 use crate::grants::LiveGrant;
-use crate::model::{Grant, Operation, Scope, UnhealthyPolicy};
+use crate::model::{BuiltinBudget, Grant, Operation, Scope, UnhealthyPolicy};
+use crate::replicas::Replica;
 use crate::verdict::DenyReason;
 
 /// One budget's answer.
@@ -131,24 +132,18 @@ impl Namespace {
     /// Pods of the pod's replica that would be healthy if nothing were granted.
     fn sound_pods(&self, budget: &BudgetEntry, pod: &PodEntry) -> i64 {
         let replica = pod.replica.as_ref().and_then(|key| self.replicas.get(key));
-        let names = replica.into_iter().flat_map(|r| &r.names);
+        let names = replica.into_iter().flat_map(Replica::names);
         let sound = names
-            .filter_map(|name| self.pods.get(name))
+            .filter_map(|name| self.cache.pod(name))
             .filter(|entry| entry.budgets.contains(&budget.id) && entry.is_sound(budget.health()));
         i64::try_from(sound.count()).unwrap_or(i64::MAX)
     }
 
     /// What the built-in eviction handler behind us would refuse (upstream 2.1 steps 8 to 10).
     pub(super) fn builtin_objection(&self, pod: &PodEntry) -> Option<String> {
-        let covering: Vec<&super::BuiltinEntry> = self
-            .builtin_index
-            .candidates(&pod.labels)
-            .filter_map(|name| self.builtins.get(name))
-            .filter(|b| b.selector.as_ref().is_some_and(|s| s.matches(&pod.labels)))
-            .collect();
-        let [entry] = covering[..] else {
-            let mut names: Vec<&str> =
-                covering.iter().map(|b| b.object.key.name.as_str()).collect();
+        let covering: Vec<&BuiltinBudget> = self.cache.builtins_of(pod).collect();
+        let [b] = covering[..] else {
+            let mut names: Vec<&str> = covering.iter().map(|b| b.key.name.as_str()).collect();
             names.sort_unstable();
             return (!names.is_empty()).then(|| {
                 format!(
@@ -159,7 +154,6 @@ impl Namespace {
                 )
             });
         };
-        let b = &entry.object;
         let name = &b.key.name;
         if !pod.pod.ready {
             let healthy_budget = b.current_healthy >= b.desired_healthy && b.desired_healthy > 0;
@@ -217,7 +211,8 @@ fn assess_replica(
 ) -> Opinion {
     let key = pod.replica.as_ref();
     let tally = key.and_then(|key| budget.tally.replica(key));
-    let label = key.and_then(|key| namespace.replicas.get(key)).map(|r| r.resolution.label.clone());
+    let label =
+        key.and_then(|key| namespace.replicas.get(key)).map(|r| r.resolution().label.clone());
     let Some((tally, label)) = tally.zip(label) else {
         return deny(DenyReason::MissingReference, evaluation, None);
     };

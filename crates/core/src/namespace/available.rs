@@ -6,13 +6,11 @@ use super::Namespace;
 use super::assess::{Opinion, ReplicaState, deny};
 use super::budgets::BudgetEntry;
 use super::evaluate::{Evaluation, Failure, SyncError};
-use super::pods::PodEntry;
-use super::requests::is_running;
-use super::scale::Found;
-use super::units::{Health, Labelled, UNKNOWN_SIZE, labelled};
+use super::units::Health;
+use crate::cache::Found;
+use crate::cache::PodEntry;
 use crate::model::{ControllerRef, Operation, Owner, Scope, Target, UnavailableSpec};
-use crate::replica::ReplicaKey;
-use crate::resolver::unreadable_size;
+use crate::replicas::{LabelGroup, ReplicaKey, UNKNOWN_SIZE, label_group, unreadable_size};
 use crate::verdict::DenyReason;
 
 impl Namespace {
@@ -66,14 +64,16 @@ impl Namespace {
 
     /// Pods without the label that groups go by: a pool of their own, under the same thresholds.
     pub(super) fn evaluate_pool(&self, budget: &BudgetEntry) -> Evaluation {
-        let pods = budget.tally.unreferenced.iter().filter_map(|name| self.pods.get(name));
+        let pods = budget.tally.unreferenced.iter().filter_map(|name| self.cache.pod(name));
         let (mut there, mut healthy) = (0, 0);
         let mut scales: BTreeMap<&str, i64> = BTreeMap::new();
         for pod in pods.filter(|pod| !pod.pod.is_terminal()) {
             there += 1;
             healthy += i64::from(pod.is_sound(Health::Available) && pod.granted == 0);
             let controller = pod.pod.controller.as_deref();
-            let owner = controller.and_then(|c| self.watched_scale(c)).filter(|o| !o.terminating);
+            let owner = controller
+                .and_then(|c| self.cache.objects.scaled_owner(c))
+                .filter(|o| !o.terminating);
             scales.extend(owner.and_then(|owner| Some((owner.uid.as_str(), owner.replicas?))));
         }
         // What they should be, if the cache tells; else those that are gone are not missed.
@@ -100,7 +100,7 @@ impl Namespace {
         operation: Operation,
         exempt: bool,
     ) -> Opinion {
-        let value = |key: &str| pod.labels.value(&self.interner, key).map(|value| &**value);
+        let value = |key: &str| self.cache.known().label(pod, key).map(|value| &**value);
         let ignored = spec.ignored.as_ref().is_some_and(|ignored| ignored.matches(value));
         let protected = spec.operations.contains(&operation) && !pod.pod.facts.no_protect();
         if exempt || ignored || !protected {
@@ -116,10 +116,10 @@ impl Namespace {
             return Opinion::Pass;
         }
         let groups = spec.groups.as_ref();
-        let group = groups.and_then(|g| labelled(&self.interner, &self.objects, g, pod));
+        let group = groups.and_then(|g| label_group(self.cache.known(), g, pod));
         // A pod above its LeaderWorkerSet's scale does not count in its group.
-        let surplus = group.as_ref().is_some_and(|group| group.says.leaving);
-        let is_unsized = |group: &&Labelled| group.says.whole == UNKNOWN_SIZE && !surplus;
+        let surplus = group.as_ref().is_some_and(|group| group.facts.is_surplus);
+        let is_unsized = |group: &&LabelGroup| group.facts.whole_size == UNKNOWN_SIZE && !surplus;
         if let Some(group) = group.as_ref().filter(is_unsized) {
             let label = &group.resolution.label;
             evaluation.failure = Some(Failure::Unresolved(unreadable_size(label)));
@@ -127,7 +127,7 @@ impl Namespace {
         }
         let sound = pod.is_sound(Health::Available) && !surplus;
         let evicts = operation == Operation::Evict;
-        let alone = surplus || group.as_ref().is_none_or(|group| group.says.whole == 0);
+        let alone = surplus || group.as_ref().is_none_or(|group| group.facts.whole_size == 0);
         // It is not what keeps the budget, and may be Ready before this lands: recorded.
         if !sound && alone && (group.is_none() || !evicts) {
             return Opinion::Allow { cost: 0 };
@@ -137,7 +137,7 @@ impl Namespace {
         }
         // Sound but granted elsewhere: counted as unavailable; put it back for this decision.
         let put_back = i64::from(sound && pod.granted > 0);
-        let Some(Labelled { key, resolution, .. }) = group else {
+        let Some(LabelGroup { key, resolution, .. }) = group else {
             evaluation.change_available(put_back);
             if evaluation.allowed >= 1 {
                 return Opinion::Allow { cost: 1 };
@@ -181,12 +181,12 @@ impl Namespace {
     fn is_broken(&self, budget: &BudgetEntry, key: &ReplicaKey, whole: i64, min: i64) -> bool {
         let Some(groups) = budget.groups() else { return false };
         let (mut sound, mut live) = (0, 0);
-        for pod in self.pods.values().filter(|pod| pod.budgets.contains(&budget.id)) {
-            let group = labelled(&self.interner, &self.objects, groups, pod);
+        for pod in self.cache.selected_by(&budget.id) {
+            let group = label_group(self.cache.known(), groups, pod);
             // Not `is_doomed`: a StatefulSet that the watch has not shown yet would let a whole group go.
             if group.is_some_and(|group| *group.key == *key) && !self.is_abandoned_by_owner(pod) {
                 sound += i64::from(pod.is_sound(Health::Available));
-                live += i64::from(is_running(&pod.pod));
+                live += i64::from(pod.is_running());
             }
         }
         sound < min || live < whole
@@ -203,12 +203,12 @@ impl Namespace {
         }
         let mut scales: BTreeMap<&str, i64> = BTreeMap::new();
         for controller in tally.controllers.keys() {
-            if let Some(owner) = self.watched_scale(controller) {
+            if let Some(owner) = self.cache.objects.scaled_owner(controller) {
                 let replicas = owner.replicas.unwrap_or(0);
                 scales.insert(&owner.uid, if owner.terminating { 0 } else { replicas });
                 continue;
             }
-            match self.find_scale(controller) {
+            match self.cache.find_scale(controller) {
                 Found::Scale { uid, replicas } => {
                     scales.insert(uid, replicas);
                 }
@@ -223,7 +223,7 @@ impl Namespace {
     fn target_pods(&self, budget: &BudgetEntry, target: &Target) -> Result<i64, Option<String>> {
         let Target { group_kind, name } = target;
         if Owner::is_watched(group_kind) {
-            let owner = self.objects.owner(&group_kind.group, &group_kind.kind, name);
+            let owner = self.cache.objects.owner(&group_kind.group, &group_kind.kind, name);
             let Some(owner) = owner.filter(|owner| !owner.terminating) else { return Ok(0) };
             let Some(replicas) = owner.replicas else {
                 let why = format!("{} {name} has no scale", group_kind.kind);
@@ -232,7 +232,7 @@ impl Namespace {
             let is_lws = group_kind.is(Owner::LWS_GROUP, "LeaderWorkerSet");
             return if is_lws { self.lws_pods(budget, replicas) } else { Ok(replicas) };
         }
-        match self.find_scale(&target.reference()) {
+        match self.cache.find_scale(&target.reference()) {
             Found::Scale { replicas, .. } => Ok(replicas),
             Found::Nothing => Ok(0),
             Found::Failed(why) => Err(Some(unknown(&target.reference(), &why))),
@@ -245,7 +245,7 @@ impl Namespace {
         if groups == 0 {
             return Ok(0);
         }
-        let pods = self.pods.values().filter(|pod| pod.budgets.contains(&budget.id));
+        let pods = self.cache.selected_by(&budget.id);
         let sizes = pods.filter_map(|pod| pod.pod.member.as_ref()?.lws.as_ref()?.size);
         let size = sizes.max().ok_or_else(|| {
             Some("no pod of the LeaderWorkerSet says how many pods make a group".to_owned())

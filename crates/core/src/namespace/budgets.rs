@@ -4,17 +4,15 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use super::owners::ExpectedOwners;
-use super::pods::PodEntry;
 use super::replacements::Unwritten;
 use super::units::is_unavailable;
 use super::writer::Writer;
 use super::{BudgetId, Context, Namespace};
+use crate::cache::PodEntry;
+use crate::cache::Seen;
+use crate::cache::Selector;
 use crate::io::Kind;
-use crate::model::{
-    Budget, BudgetKey, BudgetStatus, BuiltinBudget, ResourceVersion, Scope, Timestamp,
-};
-use crate::progress::Seen;
-use crate::selector::Selector;
+use crate::model::{Budget, BudgetKey, BudgetStatus, ResourceVersion, Scope, Timestamp};
 use crate::tally::Tally;
 
 #[derive(Clone, Debug)]
@@ -66,12 +64,6 @@ pub(super) struct Announced {
     pub(super) no_pods: bool,
     pub(super) unmanaged_pods: bool,
     pub(super) sync_error: Option<String>,
-}
-
-#[derive(Clone, Debug)]
-pub(super) struct BuiltinEntry {
-    pub(super) object: BuiltinBudget,
-    pub(super) selector: Option<Selector>,
 }
 
 impl BudgetEntry {
@@ -298,34 +290,6 @@ impl Namespace {
         self.budget_gone(cx, &id, writer);
     }
 
-    pub(crate) fn apply_builtin(&mut self, builtin: BuiltinBudget) {
-        let name = builtin.key.name.clone();
-        if let Some(old) = self.builtins.get(&name)
-            && builtin.version.is_older_than(&old.object.version)
-        {
-            return;
-        }
-        self.delete_builtin(&name);
-        // An invalid selector is ignored by the built-in handler, so it is here (upstream 2.1.7).
-        let selector = builtin
-            .selector
-            .as_ref()
-            .and_then(|selector| Selector::compile(&mut self.interner, selector).ok());
-        if let Some(selector) = &selector {
-            self.builtin_index.insert(&name, selector);
-        }
-        self.builtins.insert(name, BuiltinEntry { object: builtin, selector });
-    }
-
-    pub(crate) fn delete_builtin(&mut self, name: &str) {
-        if let Some(entry) = self.builtins.remove(name)
-            && let Some(selector) = entry.selector
-        {
-            self.builtin_index.remove(&name.to_owned(), &selector);
-            selector.release(&mut self.interner);
-        }
-    }
-
     /// The shared name, if the budget is known.
     pub(super) fn budget_id(&self, key: &BudgetKey) -> BudgetId {
         self.budgets.get_key_value(key).map_or_else(|| Arc::new(key.clone()), |(id, _)| id.clone())
@@ -402,7 +366,7 @@ impl Namespace {
             return;
         }
         let selector = entry.object.spec.selector.as_ref();
-        entry.selector = match selector.map(|s| Selector::compile(&mut self.interner, s)) {
+        entry.selector = match selector.map(|s| self.cache.compile(s)) {
             Some(Ok(selector)) => {
                 self.budget_index.insert(id, &selector);
                 Ok(Some(selector))
@@ -425,7 +389,7 @@ impl Namespace {
         }
         if let Ok(Some(selector)) = std::mem::replace(&mut entry.selector, Ok(None)) {
             self.budget_index.remove(id, &selector);
-            selector.release(&mut self.interner);
+            self.cache.forget(&selector);
         }
     }
 
@@ -439,8 +403,8 @@ impl Namespace {
             (None, _) => false,
         };
         let matching: Vec<(Arc<str>, ResourceVersion)> = self
-            .pods
-            .values()
+            .cache
+            .pods()
             .filter(|entry| selects(entry))
             .map(|entry| (entry.name.clone(), entry.pod.version.clone()))
             .collect();
@@ -454,15 +418,8 @@ impl Namespace {
 
     /// The budget's numbers rest on the groups, Workloads and owners of the namespace.
     fn note_objects(&mut self, id: &BudgetId) {
-        let objects = &self.objects;
-        let groups = objects.groups.iter().map(|((api, _), g)| (Kind::PodGroup(*api), &g.version));
-        let loads =
-            objects.workloads.iter().map(|((api, _), w)| (Kind::Workload(*api), &w.version));
-        let owners = objects.owners.iter().flat_map(|(kind, of_kind)| {
-            of_kind.values().map(|owner| (Kind::Owner(kind.clone()), &owner.version))
-        });
         if let Some(budget) = self.budgets.get_mut(id) {
-            for (kind, version) in groups.chain(loads).chain(owners) {
+            for (kind, version) in self.cache.objects.versions() {
                 budget.seen.note(&kind, version);
             }
         }
@@ -478,7 +435,7 @@ impl Namespace {
     }
 
     fn selected(&self, id: &BudgetId) -> Vec<Arc<str>> {
-        self.pods.values().filter(|e| e.budgets.contains(id)).map(|e| e.name.clone()).collect()
+        self.cache.selected_by(id).map(|e| e.name.clone()).collect()
     }
 }
 

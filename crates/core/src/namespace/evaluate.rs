@@ -6,9 +6,9 @@ use litemap::LiteMap;
 
 use super::Namespace;
 use super::budgets::BudgetEntry;
-use super::scale::Found;
+use crate::cache::{Found, GroupCount};
 use crate::model::{ControllerRef, Owner, Scope};
-use crate::replica::{GroupCount, Source};
+use crate::replicas::Source;
 use crate::view::PROCESSING;
 
 /// What a budget comes to, in its unit.
@@ -131,7 +131,7 @@ impl Namespace {
         let mut scales: BTreeMap<&str, i64> = BTreeMap::new();
         let mut pending = false;
         for controller in budget.tally.controllers.keys() {
-            match self.find_scale(controller) {
+            match self.cache.find_scale(controller) {
                 Found::Scale { uid, replicas } => {
                     scales.insert(uid, replicas);
                 }
@@ -150,8 +150,8 @@ impl Namespace {
     }
 
     fn pod_of(&self, budget: &BudgetEntry, controller: &ControllerRef) -> String {
-        self.pods
-            .values()
+        self.cache
+            .pods()
             .find(|e| {
                 e.pod.controller.as_deref() == Some(controller) && e.budgets.contains(&budget.id)
             })
@@ -178,7 +178,7 @@ impl Namespace {
             }
         }
         for (name, otherwise) in jobsets {
-            let jobset = self.objects.owner(Owner::JOBSET_GROUP, "JobSet", name);
+            let jobset = self.cache.objects.owner(Owner::JOBSET_GROUP, "JobSet", name);
             let replicas = jobset.and_then(|jobset| jobset.replicas);
             // Where groups go by label, only labels of Jobs lead here.
             let one_job_each = budget.groups().is_some() || self.one_job_per_replica(budget, name);
@@ -202,6 +202,7 @@ impl Namespace {
     fn source_replicas(&self, source: &Source) -> Result<i64, String> {
         match source {
             Source::Entry { api, workload, entry } => self
+                .cache
                 .objects
                 .workload_entry(*api, workload, entry)
                 .and_then(|e| e.replicas)
@@ -209,6 +210,7 @@ impl Namespace {
                     format!("Workload {workload} says no number of replicas for {entry}")
                 }),
             Source::Lws { name } => self
+                .cache
                 .objects
                 .owner(Owner::LWS_GROUP, "LeaderWorkerSet", name)
                 .and_then(|lws| lws.replicas)
@@ -216,6 +218,7 @@ impl Namespace {
                     format!("LeaderWorkerSet {name} does not exist, so its scale is unknown")
                 }),
             Source::StatefulSet { name } => self
+                .cache
                 .objects
                 .owner("apps", "StatefulSet", name)
                 .and_then(|set| Some((set.replicas?, set.group_size?)))
@@ -233,7 +236,7 @@ impl Namespace {
     }
 
     fn group_count(&self, count: &GroupCount) -> i64 {
-        self.objects.group_counts.get(count).copied().unwrap_or(0)
+        self.cache.objects.group_count(count).unwrap_or(0)
     }
 
     /// Whether this budget's replicas of the `JobSet` and its Jobs match one to one.
@@ -247,7 +250,7 @@ impl Namespace {
                 return true;
             }
             let own: Vec<_> =
-                replica.resolution.jobs.iter().filter(|(set, _)| set == jobset).collect();
+                replica.resolution().jobs.iter().filter(|(set, _)| set == jobset).collect();
             own.len() == 1 && own.iter().all(|job| jobs.insert(*job))
         })
     }

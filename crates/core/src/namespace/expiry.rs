@@ -51,10 +51,11 @@ impl Namespace {
         let live = self.grants.ledger(id).settled(pod, uid);
         let Some(live) = live.filter(|live| live.expires_at() <= asked) else { return };
         let deletes = live.deletes_its_pod();
-        let cached = self.pods.get(pod).map(|entry| &entry.pod);
+        let cached = self.cache.pod(pod).map(|entry| &entry.pod);
         let cached = cached.map(|p| Cached { is_same: p.uid == *uid, version: &p.version });
-        let is_seen = self.budgets.get(id).is_none_or(|b| self.behind.has_seen_pods(cx, b));
-        let seen = self.behind.pods_seen(cx).filter(|_| is_seen);
+        let is_seen =
+            self.budgets.get(id).is_none_or(|b| b.has_seen_pods(&self.catch_up, cx.progress));
+        let seen = self.catch_up.pods_seen(cx.progress).filter(|_| is_seen);
         match judge_read(uid, outcome, cached, seen) {
             Finding::CacheIsBehind => {}
             Finding::Unsure => self.bind_grants(cx, pod),

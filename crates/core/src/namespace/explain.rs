@@ -3,9 +3,9 @@
 use super::assess::{Objection, ReplicaState};
 use super::budgets::BudgetEntry;
 use super::evaluate::{Evaluation, Failure};
-use super::pods::PodEntry;
 use super::status::{count, name_some};
 use super::{BudgetId, Namespace};
+use crate::cache::PodEntry;
 use crate::model::{Operation, Scope};
 use crate::verdict::{Cause, Denial, DenyReason};
 

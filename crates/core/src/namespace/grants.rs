@@ -48,8 +48,8 @@ impl Namespace {
     pub(super) fn take_in_grants(&mut self, cx: &mut Context<'_>, id: &BudgetId) {
         let Some(entry) = self.budgets.get(id) else { return };
         let is_writing = entry.writer.in_flight.is_some();
-        let pods = &self.pods;
-        let pod_of = |name: &str| pods.get(name).map(|entry| &entry.pod);
+        let cache = &self.cache;
+        let pod_of = |name: &str| cache.pod(name).map(|entry| &entry.pod);
         let status = &entry.object.status;
         let Reconciled { changes, unknown, pods } =
             self.grants.reconcile(id, status, is_writing, cx.now, pod_of);
@@ -86,7 +86,7 @@ impl Namespace {
 
     /// The pod may show that a delete, an update or a resize has happened to it.
     pub(super) fn end_done(&mut self, cx: &mut Context<'_>, name: &str) {
-        let Some(entry) = self.pods.get(name) else { return };
+        let Some(entry) = self.cache.pod(name) else { return };
         let changes = self.grants.end_done(name, &entry.pod);
         self.apply_changes(cx, changes);
     }
@@ -107,14 +107,14 @@ impl Namespace {
         if !self.grants.names(name) {
             return;
         }
-        let (budgets, behind) = (&self.budgets, &self.behind);
+        let (budgets, catch_up, progress) = (&self.budgets, &self.catch_up, cx.progress);
         let is_behind =
-            |id: &BudgetId| budgets.get(id).is_some_and(|b| !behind.has_seen_pods(cx, b));
-        if let Some(entry) = self.pods.get(name) {
+            |id: &BudgetId| budgets.get(id).is_some_and(|b| !b.has_seen_pods(catch_up, progress));
+        if let Some(entry) = self.cache.pod(name) {
             let changes = self.grants.rebind(name, &entry.pod, cx.now, is_behind);
             return self.apply_changes(cx, changes);
         }
-        let Some(seen) = behind.pods_seen(cx) else { return };
+        let Some(seen) = catch_up.pods_seen(progress) else { return };
         let names_pods =
             |id: &BudgetId| budgets.get(id).is_some_and(BudgetEntry::has_pod_watermark);
         let mut changes = self.grants.end_gone(name, &seen, cx.now, is_behind, names_pods);
@@ -191,7 +191,7 @@ impl Namespace {
 
     /// Bring the pod's count of grants up to date.
     pub(super) fn recount_grants(&mut self, cx: &mut Context<'_>, pod: &str) {
-        let Some(entry) = self.pods.get(pod) else { return };
+        let Some(entry) = self.cache.pod(pod) else { return };
         let granted = self.grants.count(pod, &entry.pod.uid.to_string());
         if granted != entry.granted && !planted!(StaleCounters) {
             for budget in self.set_granted(pod, granted) {

@@ -10,14 +10,13 @@
 mod announce;
 mod assess;
 mod available;
-mod behind;
-mod budget_lists;
 mod budgets;
 mod evaluate;
 mod expiry;
 mod explain;
 mod grants;
 mod last_look;
+mod lists;
 mod objects;
 mod owners;
 #[cfg(feature = "planted-bugs")]
@@ -27,7 +26,6 @@ mod relate;
 mod replacements;
 mod requests;
 mod reserve;
-mod restored;
 mod scale;
 mod status;
 mod units;
@@ -39,40 +37,25 @@ mod writer;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 
-use smallvec::SmallVec;
-
-use crate::cache::Controllers;
+use crate::cache::{BudgetLists, Cache, CatchUp, Progress, SelectorIndex};
 use crate::engine::Config;
 use crate::grants::Grants;
-use crate::intern::Interner;
 use crate::io::{Command, Kind, PodReadOutcome};
 use crate::leisure::Leisure;
-use crate::model::{BudgetId, GroupKind, ResourceVersion, Scope, Target, Timestamp};
-use crate::progress::Progress;
-use crate::replica::{Dependency, Objects, ReplicaKey};
-use crate::selector::SelectorIndex;
+use crate::model::{BudgetId, Covering, Scope, Target, Timestamp};
+use crate::replicas::Replicas;
 use crate::stats::{Counters, Stats};
 use crate::timer::{Due, Timers};
 
-use behind::Behind;
-use budget_lists::BudgetLists;
-use budgets::{BudgetEntry, BuiltinEntry, Shown};
-use pods::{PodEntry, ReplicaEntry};
+use budgets::{BudgetEntry, Shown};
 use relate::Relating;
 use requests::Request;
-use scale::ScaleEntry;
-
-/// Budgets that select one pod, in reservation order: hardly ever more than two.
-pub(crate) type Covering = SmallVec<[BudgetId; 2]>;
 
 #[derive(Clone, Debug)]
 pub(crate) struct Namespace {
     name: Arc<str>,
-    interner: Interner,
-    pods: BTreeMap<Arc<str>, Box<PodEntry>>,
-    /// Pods whose newest state cannot be decoded.
-    unreadable_pods: BTreeSet<Arc<str>>,
-    controllers: Controllers,
+    cache: Cache,
+    replicas: Replicas,
     budgets: BTreeMap<BudgetId, BudgetEntry>,
     budget_index: SelectorIndex<BudgetId>,
     /// Budgets that an answer has shown and the watch has not. Each is in force when the watch has shown it, or the
@@ -80,12 +63,6 @@ pub(crate) struct Namespace {
     successors: BTreeMap<BudgetId, Box<Shown>>,
     /// Budgets that name a workload instead of labels.
     targets: BTreeMap<Target, BTreeSet<BudgetId>>,
-    builtins: BTreeMap<String, BuiltinEntry>,
-    builtin_index: SelectorIndex<String>,
-    objects: Objects,
-    replicas: BTreeMap<Arc<ReplicaKey>, Box<ReplicaEntry>>,
-    dependents: BTreeMap<Dependency, BTreeSet<Arc<ReplicaKey>>>,
-    scales: BTreeMap<(GroupKind, String), ScaleEntry>,
     grants: Grants,
     /// Boxed, because a node of the tree is made and dropped with every request that comes alone.
     requests: BTreeMap<String, Box<Request>>,
@@ -95,7 +72,9 @@ pub(crate) struct Namespace {
     /// Pod name to requests that wait until the cache has caught up with a live read of it, or until
     /// an earlier request for the same pod is answered.
     parked: BTreeMap<String, BTreeSet<String>>,
-    behind: Behind,
+    /// Requests that wait until this instance has seen what budgets demand.
+    waiting: BTreeSet<String>,
+    catch_up: CatchUp,
     budget_lists: BudgetLists,
     relating: Relating,
 }
@@ -161,25 +140,18 @@ impl Namespace {
     pub(crate) fn new(name: Arc<str>) -> Self {
         Self {
             name,
-            interner: Interner::default(),
-            pods: BTreeMap::new(),
-            unreadable_pods: BTreeSet::new(),
-            controllers: Controllers::default(),
+            cache: Cache::default(),
+            replicas: Replicas::default(),
             budgets: BTreeMap::new(),
             budget_index: SelectorIndex::default(),
             successors: BTreeMap::new(),
             targets: BTreeMap::new(),
-            builtins: BTreeMap::new(),
-            builtin_index: SelectorIndex::default(),
-            objects: Objects::default(),
-            replicas: BTreeMap::new(),
-            dependents: BTreeMap::new(),
-            scales: BTreeMap::new(),
             grants: Grants::default(),
             requests: BTreeMap::new(),
             abandoned: BTreeMap::new(),
             parked: BTreeMap::new(),
-            behind: Behind::default(),
+            waiting: BTreeSet::new(),
+            catch_up: CatchUp::default(),
             budget_lists: BudgetLists::default(),
             relating: Relating::default(),
         }
@@ -191,12 +163,8 @@ impl Namespace {
 
     /// Nothing is kept here, so the namespace itself need not be.
     pub(crate) fn is_empty(&self) -> bool {
-        self.pods.is_empty()
+        self.cache.is_empty()
             && self.budgets.is_empty()
-            && self.builtins.is_empty()
-            && self.objects.groups.is_empty()
-            && self.objects.workloads.is_empty()
-            && self.objects.owners.is_empty()
             && !self.grants.has_orphans()
             && self.requests.is_empty()
             && self.successors.is_empty()
@@ -204,70 +172,8 @@ impl Namespace {
             && self.budget_lists.is_idle()
     }
 
-    /// A complete list of this kind, as of a version, holds nothing else of an age to be in it.
-    pub(crate) fn retain(
-        &mut self,
-        cx: &mut Context<'_>,
-        kind: &Kind,
-        version: Option<&ResourceVersion>,
-        held: &BTreeSet<Box<str>>,
-    ) {
-        let newer =
-            |own: &ResourceVersion| version.is_some_and(|version| version.is_older_than(own));
-        let gone = |name: &str, own: &ResourceVersion| !held.contains(name) && !newer(own);
-        let unknown = ResourceVersion::default();
-        let version = version.unwrap_or(&unknown);
-        match kind {
-            Kind::Pod => {
-                let gone = self.pods.values().filter(|e| gone(&e.name, &e.pod.version));
-                for name in gone.map(|e| e.name.clone()).collect::<Vec<_>>() {
-                    self.forget_pod(cx, &name, version);
-                    self.unpark(cx, &name);
-                }
-            }
-            Kind::Budget | Kind::UnavailableBudget => {
-                let of_kind = self.budgets.values().filter(|b| b.id.kind.watched() == *kind);
-                let absent = of_kind.filter(|b| gone(&b.id.object.name, &b.object.version));
-                let absent: Vec<BudgetId> = absent.map(|b| b.id.clone()).collect();
-                self.successors.retain(|of, successor| {
-                    of.kind.watched() != *kind || !gone(&of.object.name, &successor.budget.version)
-                });
-                for id in absent {
-                    self.delete_budget(cx, &id);
-                }
-            }
-            Kind::BuiltinBudget => {
-                let gone = self.builtins.iter().filter(|(name, b)| gone(name, &b.object.version));
-                for name in gone.map(|(name, _)| name.clone()).collect::<Vec<_>>() {
-                    self.delete_builtin(&name);
-                }
-            }
-            Kind::PodGroup(api) => {
-                let of_api = self.objects.groups.iter().filter(|((a, _), _)| a == api);
-                let gone = of_api.filter(|((_, name), g)| gone(name, &g.version));
-                for name in gone.map(|((_, name), _)| name.clone()).collect::<Vec<_>>() {
-                    self.delete_group(cx, *api, &name, version);
-                }
-            }
-            Kind::Workload(api) => {
-                let of_api = self.objects.workloads.iter().filter(|((a, _), _)| a == api);
-                let gone = of_api.filter(|((_, name), w)| gone(name, &w.version));
-                for name in gone.map(|((_, name), _)| name.clone()).collect::<Vec<_>>() {
-                    self.delete_workload(cx, *api, &name, version);
-                }
-            }
-            Kind::Owner(kind) => {
-                let of_kind = self.objects.owners.get(kind).into_iter().flatten();
-                let gone = of_kind.filter(|(name, o)| gone(name, &o.version));
-                for name in gone.map(|(name, _)| name.clone()).collect::<Vec<_>>() {
-                    self.delete_owner(cx, kind, &name, version);
-                }
-            }
-        }
-    }
-
     pub(crate) fn add_to(&self, stats: &mut Stats) {
-        stats.unreadable_pods += self.unreadable_pods.len();
+        stats.unreadable_pods += self.cache.unreadable_pods();
         for budget in self.budgets.values() {
             stats.workload_budgets += usize::from(budget.scope == Scope::Workload);
             stats.grants += self.grants.ledger(&budget.id).live().count();

@@ -11,10 +11,9 @@ use std::sync::Arc;
 use litemap::LiteMap;
 
 use super::budgets::BudgetEntry;
-use super::units::{LWS, source};
 use super::{BudgetId, Namespace};
 use crate::model::{ControllerRef, GroupKind, Owner, PendingReplacement, PodTemplate, Scope};
-use crate::replica::{Member, ReplicaKey, Source};
+use crate::replicas::{LWS, Member, ReplicaKey, Source, resolve, source_of_groups};
 
 /// Kind and name of an owner, with the source that most of its pods lead to.
 pub(super) type ExpectedOwners = BTreeMap<(GroupKind, String), Source>;
@@ -31,9 +30,7 @@ impl Namespace {
 
     /// Looks at every owner.
     pub(super) fn find_owners(&self, budget: &BudgetEntry) -> ExpectedOwners {
-        let kinds = self.objects.owners.iter().filter(|(kind, _)| kind_source(kind, "").is_some());
-        let owners = kinds.flat_map(|(_, of_kind)| of_kind.values());
-        let expected = owners.filter(|owner| is_expected(budget, owner));
+        let expected = self.cache.objects.owners().filter(|owner| is_expected(budget, owner));
         expected.filter_map(entry).collect()
     }
 
@@ -42,7 +39,7 @@ impl Namespace {
         if kind_source(kind, "").is_none() {
             return;
         }
-        let owner = self.objects.owner(&kind.group, &kind.kind, name);
+        let owner = self.cache.objects.owner(&kind.group, &kind.kind, name);
         for budget in self.budgets.values_mut() {
             let expected = owner.filter(|owner| is_expected(budget, owner)).and_then(entry);
             match expected {
@@ -62,7 +59,7 @@ impl Namespace {
             if has_source(&budget.tally.sources, own) || planted!(IgnoreTemplates) {
                 continue;
             }
-            if let Some(owner) = self.objects.owner(&kind.group, &kind.kind, name) {
+            if let Some(owner) = self.cache.objects.owner(&kind.group, &kind.kind, name) {
                 absent.extend(self.template_sources(budget, owner));
             }
         }
@@ -80,7 +77,7 @@ impl Namespace {
             budget
                 .owners
                 .contains_key(&(GroupKind::new(group, kind), name.to_owned()))
-                .then(|| self.objects.owner(group, kind, name))?
+                .then(|| self.cache.objects.owner(group, kind, name))?
         });
         owner.is_some_and(|owner| self.template_sources(budget, owner).contains(source))
     }
@@ -89,13 +86,13 @@ impl Namespace {
     pub(super) fn is_standing(&self, budget: &BudgetEntry, source: &Source) -> bool {
         match source {
             Source::Entry { api, workload, entry } => {
-                let entry = self.objects.workload_entry(*api, workload, entry);
+                let entry = self.cache.objects.workload_entry(*api, workload, entry);
                 entry.is_some_and(|entry| entry.replicas.is_some_and(|replicas| replicas > 0))
             }
-            Source::Groups(count) => self.objects.group_counts.contains_key(count),
+            Source::Groups(count) => self.cache.objects.group_count(count).is_some(),
             Source::Unknown => false,
             _ => source.owner().is_some_and(|(group, kind, name)| {
-                let owner = self.objects.owner(group, kind, name).filter(|o| is_active(o));
+                let owner = self.cache.objects.owner(group, kind, name).filter(|o| is_active(o));
                 // Templates that have ceased to match say that the pods will not come back.
                 owner.is_some_and(|o| o.pods.templates.is_empty() || has_match(budget, o))
             }),
@@ -106,7 +103,7 @@ impl Namespace {
     fn template_sources(&self, budget: &BudgetEntry, owner: &Owner) -> BTreeSet<Source> {
         let own = entry(owner).map(|(_, source)| source);
         if let Some(groups) = budget.groups() {
-            return source(owner, groups).into_iter().collect();
+            return source_of_groups(owner, groups).into_iter().collect();
         }
         let is_lws = owner.group_kind.is(Owner::LWS_GROUP, LWS);
         if is_lws && budget.lws_groups {
@@ -140,7 +137,7 @@ impl Namespace {
         };
         let key = ReplicaKey::named(member.reference.as_ref()?);
         let members = LiteMap::from_iter([(Arc::new(member), 1)]);
-        let (resolution, _) = self.objects.resolve(&key, &members);
+        let (resolution, _) = resolve(&self.cache.objects, &key, &members);
         Some(resolution.sources)
     }
 }

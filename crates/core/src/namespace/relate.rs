@@ -5,10 +5,9 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::pods::PodEntry;
-use super::requests::is_running;
 use super::units::is_unavailable;
 use super::{Context, Namespace};
+use crate::cache::PodEntry;
 use crate::io::Command;
 use crate::model::ObjectKey;
 use crate::timer::Due;
@@ -29,7 +28,7 @@ pub(super) struct Relating {
 impl Namespace {
     /// A pod or a budget has come: there may be something to write.
     pub(super) fn relate_soon(&mut self, cx: &mut Context<'_>, name: &str) {
-        let Some(pod) = self.pods.get(name).filter(|pod| unrelated(pod).is_some()) else { return };
+        let Some(pod) = self.cache.pod(name).filter(|pod| unrelated(pod).is_some()) else { return };
         let Relating { due, told } = &mut self.relating;
         let idle = due.is_empty();
         if !told.contains(&pod.name) && due.insert(pod.name.clone()) && idle {
@@ -44,7 +43,7 @@ impl Namespace {
         }
         for _ in 0..AT_A_TIME {
             let Some(name) = due.pop_first() else { break };
-            let Some(pod) = self.pods.get(&name) else { continue };
+            let Some(pod) = self.cache.pod(&name) else { continue };
             let Some(budget) = unrelated(pod) else { continue };
             if cx.leads {
                 cx.send(Command::Relate {
@@ -67,5 +66,5 @@ impl Namespace {
 /// The budget that the pod's annotation should name.
 fn unrelated(pod: &PodEntry) -> Option<&str> {
     let budget = pod.budgets.iter().find(|id| is_unavailable(id))?;
-    (is_running(&pod.pod) && !pod.pod.facts.related()).then_some(budget.object.name.as_str())
+    (pod.is_running() && !pod.pod.facts.related()).then_some(budget.object.name.as_str())
 }

@@ -10,12 +10,11 @@ use std::time::Duration;
 
 use super::budgets::BudgetEntry;
 use super::owners::{has_source, selects};
-use super::pods::PodEntry;
-use super::units::labelled;
 use super::{BudgetId, Context, Namespace};
+use crate::cache::PodEntry;
 use crate::grants::Ledger;
 use crate::model::{BudgetStatus, Grant, PendingReplacement, Scope, Timestamp};
-use crate::replica::{Member, ReplicaKey, Source};
+use crate::replicas::{Member, Replica, ReplicaKey, Source, label_group};
 use crate::timer::Due;
 
 /// A group that has not been refilled by then is taken to be as small as it is.
@@ -129,12 +128,12 @@ impl Namespace {
 
     fn replacement_of(&self, id: &BudgetId, grant: &Grant) -> Option<PendingReplacement> {
         let budget = self.budgets.get(id).filter(|b| b.scope == Scope::Workload)?;
-        let pod = self.pods.get(grant.pod.as_str()).filter(|e| e.pod.uid == *grant.uid)?;
+        let pod = self.cache.pod(grant.pod.as_str()).filter(|e| e.pod.uid == *grant.uid)?;
         if grant.operation.keeps_pod() {
             return None;
         }
         let key = match budget.groups() {
-            Some(groups) => labelled(&self.interner, &self.objects, groups, pod)?.key,
+            Some(groups) => label_group(self.cache.known(), groups, pod)?.key,
             None => pod.replica.clone()?,
         };
         let tally = budget.tally.replica(&key)?;
@@ -156,7 +155,7 @@ impl Namespace {
             labels: if sources.is_empty() {
                 BTreeMap::new()
             } else {
-                pod.labels.texts(&self.interner)
+                self.cache.texts(&pod.labels)
             },
             sources,
             age_seconds: 0,
@@ -256,7 +255,7 @@ impl Namespace {
     fn full_size(&self, key: &ReplicaKey, pending: &PendingReplacement) -> i64 {
         let mut controllers = self.members(key).filter_map(|member| member.controller.as_ref());
         let controller = controllers.find(|c| c.uid == pending.controller);
-        let owner = controller.and_then(|c| self.objects.controller(c));
+        let owner = controller.and_then(|c| self.cache.objects.controller(c));
         let wanted = owner.and_then(|owner| owner.pods.parallelism.or(owner.replicas));
         wanted.map_or(pending.size, |wanted| wanted.min(pending.size))
     }
@@ -273,8 +272,8 @@ impl Namespace {
 
     fn count_live(&self, key: &ReplicaKey, counts: impl Fn(&PodEntry) -> bool) -> i64 {
         let replica = self.replicas.get(key);
-        let names = replica.into_iter().flat_map(|replica| &replica.names);
-        let pods = names.filter_map(|name| self.pods.get(name));
+        let names = replica.into_iter().flat_map(Replica::names);
+        let pods = names.filter_map(|name| self.cache.pod(name));
         let live = pods.filter(|e| !e.pod.is_terminal() && !e.pod.terminating && counts(e));
         i64::try_from(live.count()).unwrap_or(i64::MAX)
     }
@@ -287,14 +286,14 @@ impl Namespace {
     }
 
     fn members(&self, key: &ReplicaKey) -> impl Iterator<Item = &Arc<Member>> {
-        self.replicas.get(key).into_iter().flat_map(|replica| replica.members.keys())
+        self.replicas.get(key).into_iter().flat_map(|replica| replica.members().keys())
     }
 
     fn has_seen_all(&self, cx: &Context<'_>, budget: &BudgetEntry) -> bool {
         budget.object.status.watermarks.iter().all(|(name, version)| {
-            cx.progress
-                .kind(name)
-                .is_none_or(|kind| self.behind.has_seen(cx, &budget.object.uid, kind, version))
+            cx.progress.kind(name).is_none_or(|kind| {
+                self.catch_up.has_seen(cx.progress, &budget.object.uid, kind, version)
+            })
         })
     }
 }

@@ -13,13 +13,13 @@ use std::time::Duration;
 
 use super::assess::{Objection, Opinion};
 use super::explain::refuse;
-use super::pods::PodEntry;
-use super::units::{concerned, labelled};
+use super::units::concerned;
 use super::writer::Op;
 use super::{BudgetId, Context, Covering, Namespace, ReadPurpose};
-use crate::cache::CachedPod;
+use crate::cache::PodEntry;
 use crate::io::{Command, Eviction, PodReadOutcome};
 use crate::model::{BudgetKey, Operation, Phase, Pod, Timestamp};
+use crate::replicas::label_group;
 use crate::timer::Due;
 use crate::verdict::{AllowReason, Allowed, Denial, DenyReason, Verdict};
 
@@ -110,9 +110,9 @@ impl Namespace {
         }
         let Some(request) = self.requests.get_mut(id) else { return };
         let eviction = &request.eviction;
-        let enough = self.pods.get(eviction.pod.name.as_str()).is_some_and(|entry| {
+        let enough = self.cache.pod(eviction.pod.name.as_str()).is_some_and(|entry| {
             let same = eviction.uid.as_ref().is_none_or(|uid| entry.pod.uid == **uid);
-            same && is_running(&entry.pod)
+            same && entry.is_running()
         });
         if enough {
             self.decide(cx, id);
@@ -164,7 +164,7 @@ impl Namespace {
         if pod.phase == Phase::Pending {
             return self.reserve_pending(cx, id, pod);
         }
-        let caught_up = self.pods.get(pod.key.name.as_str()).is_some_and(|entry| {
+        let caught_up = self.cache.pod(pod.key.name.as_str()).is_some_and(|entry| {
             entry.pod.uid == *pod.uid && !entry.pod.version.is_older_than(&pod.version)
         });
         if caught_up {
@@ -190,7 +190,7 @@ impl Namespace {
         }
         let Some(request) = self.requests.get_mut(id) else { return };
         let name = request.eviction.pod.name.clone();
-        let Some(entry) = self.pods.get(name.as_str()) else { return };
+        let Some(entry) = self.cache.pod(name.as_str()) else { return };
         request.uid = Some(entry.pod.uid.to_string());
         let operation = request.eviction.operation;
         let exempt = request.eviction.exempt;
@@ -203,7 +203,7 @@ impl Namespace {
         if behind > 0 {
             return self.wait(id);
         }
-        let Some(pod) = self.pods.get(name.as_str()) else { return };
+        let Some(pod) = self.cache.pod(name.as_str()) else { return };
         let covering = concerned(&pod.budgets, operation);
         let builtin = (operation == Operation::Evict).then(|| self.builtin_objection(pod));
         if let Some(why) = builtin.flatten() {
@@ -424,11 +424,11 @@ impl Namespace {
     /// What the pod is a part of, as the budget sees it.
     pub(super) fn replica_label(&self, budget: &BudgetId, pod: &PodEntry) -> String {
         if let Some(groups) = self.budgets.get(budget).and_then(|b| b.groups()) {
-            let group = labelled(&self.interner, &self.objects, groups, pod);
+            let group = label_group(self.cache.known(), groups, pod);
             return group.map(|group| group.resolution.label.clone()).unwrap_or_default();
         }
         let replica = pod.replica.as_ref().and_then(|key| self.replicas.get(key));
-        replica.map(|r| r.resolution.label.clone()).unwrap_or_default()
+        replica.map(|r| r.resolution().label.clone()).unwrap_or_default()
     }
 }
 
@@ -437,11 +437,6 @@ pub(super) fn unsynced(cx: &Context<'_>) -> Option<Denial> {
     let kind = cx.unsynced.filter(|_| !planted!(ServeUnsynced))?;
     let why = format!("Holdfast is still reading the cluster ({kind}); try again in a moment");
     Some(refuse(DenyReason::BeingProcessed, &why))
-}
-
-/// The cache may decide about it: Pending, ended and terminating pods need a live look.
-pub(super) fn is_running(pod: &CachedPod) -> bool {
-    matches!(pod.phase, Phase::Running | Phase::Unknown) && !pod.terminating
 }
 
 fn truncate(text: &mut String, bytes_max: usize) {

@@ -2,15 +2,14 @@
 
 use super::assess::Opinion;
 use super::explain::{not_deleted, refuse};
-use super::requests::{Request, Reserving, Stage, is_running, unsynced};
+use super::requests::{Request, Reserving, Stage, unsynced};
 use super::units::concerned;
 use super::writer::Op;
 use super::{BudgetId, Context, Namespace};
 use crate::grants::LiveGrant;
 use crate::io::{Eviction, Kind};
 use crate::model::{BudgetKey, Grant, Operation, Phase, Pod, ResourceVersion};
-use crate::replica::ReplicaKey;
-use crate::selector::Labels;
+use crate::replicas::ReplicaKey;
 use crate::verdict::{AllowReason, Denial, DenyReason};
 
 /// The answer to a request whose grants were recorded too late.
@@ -54,7 +53,7 @@ impl Namespace {
         if !self.has_recent_budgets(cx, id) || self.wait_for_successors(id) {
             return;
         }
-        let labels = Labels::lookup(&self.interner, &pod.labels);
+        let labels = self.cache.look_up(&pod.labels);
         let budgets = self.covering(&labels, pod.controller.as_ref());
         let operation = self.requests.get(id).map(|r| r.eviction.operation).unwrap_or_default();
         let budgets = concerned(&budgets, operation);
@@ -198,7 +197,7 @@ impl Namespace {
         let request = self.requests.get(id)?;
         let Stage::Reserving(reserving) = &request.stage else { return None };
         let eviction = &request.eviction;
-        let entry = self.pods.get(eviction.pod.name.as_str());
+        let entry = self.cache.pod(eviction.pod.name.as_str());
         if let Some(pod) = &reserving.pending {
             // An older state in the cache is none to go by.
             let newer = entry.filter(|e| !e.pod.version.is_older_than(&pod.version));
@@ -215,7 +214,7 @@ impl Namespace {
         let entry = entry.filter(|e| {
             // The budget, or the pod's labels, may have changed meanwhile. What is recorded elsewhere would then name
             // a budget that does not cover the pod any more, and look incomplete for ever.
-            e.pod.uid == *reserving.uid && is_running(&e.pod) && e.budgets.contains(budget)
+            e.pod.uid == *reserving.uid && e.is_running() && e.budgets.contains(budget)
         });
         let Some(entry) = entry else {
             self.restart(cx, id);
@@ -376,10 +375,10 @@ impl Namespace {
             return;
         }
         let operation = request.eviction.operation;
-        let cached = self.pods.get(request.eviction.pod.name.as_str()).map(|e| &e.budgets[..]);
+        let cached = self.cache.pod(request.eviction.pod.name.as_str()).map(|e| &e.budgets[..]);
         let mut covering = concerned(cached.unwrap_or_default(), operation);
         if let Some(pod) = &reserving.pending {
-            let labels = Labels::lookup(&self.interner, &pod.labels);
+            let labels = self.cache.look_up(&pod.labels);
             let seen = self.covering(&labels, pod.controller.as_ref());
             covering.extend(concerned(&seen, operation));
             covering.sort_unstable();

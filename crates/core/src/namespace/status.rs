@@ -6,13 +6,13 @@ use super::Namespace;
 use super::budgets::BudgetEntry;
 use super::evaluate::{Evaluation, Failure};
 use super::explain::never;
-use super::pods::PodEntry;
 use super::units::is_unavailable;
+use crate::cache::PodEntry;
 use crate::engine::Config;
 use crate::model::{
     BudgetKey, BudgetStatus, Condition, ConditionStatus, Scope, Timestamp, UnavailableSpec,
 };
-use crate::replica::ReplicaKey;
+use crate::replicas::{Replica, ReplicaKey};
 use crate::stats::BudgetStates;
 
 const DISRUPTION_ALLOWED: &str = "DisruptionAllowed";
@@ -38,7 +38,7 @@ impl Namespace {
         let generation = budget.object.generation;
         let mut status = budget.object.status.clone();
         self.grants.ledger(&budget.id).write_into(&mut status, now);
-        self.behind.drop_impossible(&budget.object.uid, &mut status);
+        self.catch_up.drop_impossible(&budget.object.uid, &mut status);
         budget.seen.write_into(&mut status.watermarks);
         status.pending_replacements = budget.aged_replacements(now).collect();
         match &evaluation.failure {
@@ -204,7 +204,7 @@ impl Namespace {
             let pubs = pod.budgets.iter().filter(|id| is_unavailable(id) && **id != budget.id);
             pubs.map(|id| id.object.name.clone()).next()
         };
-        let mut pods = self.pods.values().filter(|pod| pod.budgets.contains(&budget.id));
+        let mut pods = self.cache.selected_by(&budget.id);
         let example = pods.find_map(|pod| Some((pod.name.clone(), others(pod)?)));
         let example = example.map(|(pod, other)| format!(", such as {pod} with {other}"));
         format!(
@@ -244,9 +244,9 @@ impl Namespace {
     /// Which pod suffers from what is missing.
     pub(super) fn name_unresolved(&self, budget: &BudgetEntry, key: &Arc<ReplicaKey>) -> String {
         let why = budget.tally.replica(key).and_then(|r| r.summary.unresolved.as_deref());
-        let names = self.replicas.get(key).into_iter().flat_map(|r| &r.names);
+        let names = self.replicas.get(key).into_iter().flat_map(Replica::names);
         let pod = names
-            .filter(|name| self.pods.get(*name).is_some_and(|e| e.budgets.contains(&budget.id)))
+            .filter(|name| self.cache.pod(name).is_some_and(|e| e.budgets.contains(&budget.id)))
             .map(|name| &**name)
             .next()
             .unwrap_or("");

@@ -1,37 +1,18 @@
 //! What a budget counts: which pods it is about, when one of them is healthy, and which unit it
 //! belongs to. `PodUnavailableBudgets` have their own idea of each (semantics 9).
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use super::budgets::BudgetEntry;
-use super::pods::{PodEntry, ReplicaEntry};
-use super::{BudgetId, Context, Covering, Namespace};
-use crate::cache::{CachedPod, Facts};
-use crate::intern::Interner;
-use crate::io::Kind;
+use super::{BudgetId, Covering, Namespace};
+use crate::cache::{Known, Labels, PodEntry, PodState, owner_kind};
 use crate::model::{
     BudgetKind, BudgetSpec, ControllerRef, GroupKind, LabelGroups, Operation, Owner, Phase, Scope,
     Target,
 };
-use crate::replica::{MinCount, Objects, ReplicaKey, Resolution, Source, owner_kind};
-use crate::selector::Labels;
-use crate::tally::{Counted, Part, Says, Tally};
-
-pub(super) const LWS: &str = "LeaderWorkerSet";
-const LWS_NAME: &str = "leaderworkerset.sigs.k8s.io/name";
-const LWS_GROUP_INDEX: &str = "leaderworkerset.sigs.k8s.io/group-index";
-/// With one of these the pods of each child Job of a `JobSet` are one group.
-const JOB_LABELS: [&str; 4] = [
-    "batch.kubernetes.io/job-name",
-    "job-name",
-    "jobset.sigs.k8s.io/job-key",
-    "jobset.sigs.k8s.io/job-global-index",
-];
-/// What a pod says of its `LeaderWorkerSet` group if its size cannot be read: such a group is never whole.
-pub(super) const UNKNOWN_SIZE: i64 = i64::MAX;
-/// Real chains have 2 or 3 links; the bound is against loops.
-const LINKS_MAX: usize = 8;
+use crate::replicas::{GroupFacts, LWS, LWS_NAME, Replica, ReplicaKey, Source, label_group};
+use crate::tally::{Counted, Part, Tally};
 
 /// When a pod counts, but for grants.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -42,14 +23,6 @@ pub(super) enum Health {
     Running,
     /// Ready, Running, and nothing about it is half done: Kruise's rule.
     Available,
-}
-
-/// A group by label, made up for one budget.
-pub(super) struct Labelled {
-    pub(super) key: Arc<ReplicaKey>,
-    pub(super) resolution: Arc<Resolution>,
-    /// What the pod says of it.
-    pub(super) says: Says,
 }
 
 /// What a budget goes by when it counts.
@@ -105,16 +78,6 @@ impl BudgetEntry {
     }
 }
 
-/// What of a pod may change while it stays where it is, and bears on counters.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct PodState {
-    phase: Phase,
-    ready: bool,
-    terminating: bool,
-    facts: Facts,
-    granted: bool,
-}
-
 impl PodState {
     fn is_sound(self, health: Health) -> bool {
         let running = || self.phase == Phase::Running;
@@ -143,11 +106,6 @@ impl PodState {
 }
 
 impl PodEntry {
-    pub(super) fn state(&self) -> PodState {
-        let CachedPod { phase, ready, terminating, facts, .. } = self.pod;
-        PodState { phase, ready, terminating, facts, granted: self.granted > 0 }
-    }
-
     /// Healthy but for grants (semantics 5).
     pub(super) fn is_sound(&self, health: Health) -> bool {
         self.state().is_sound(health)
@@ -158,7 +116,7 @@ impl PodEntry {
         &'a self,
         rule: Rule<'_>,
         replica: Option<&'a Arc<ReplicaKey>>,
-        says: Says,
+        group: GroupFacts,
         counted: Counted,
     ) -> Part<'a> {
         let is_pub = rule.spec.unavailable.is_some();
@@ -175,7 +133,7 @@ impl PodEntry {
             controller,
             unmanaged,
             several,
-            says,
+            group,
             counted,
         }
     }
@@ -193,26 +151,26 @@ pub(super) enum Step {
 
 /// `replica` is the pod's own, for whoever puts in.
 pub(super) fn contribute(
-    (interner, objects): (&Interner, &Objects),
-    (pod, replica): (&PodEntry, Option<&ReplicaEntry>),
+    known: Known<'_>,
+    (pod, replica): (&PodEntry, Option<&Replica>),
     (rule, tally): (Rule<'_>, &mut Tally),
     step: Step,
 ) {
     // The replica that it names, or the group that this budget puts it in.
-    let group = rule.groups().and_then(|groups| labelled(interner, objects, groups, pod));
+    let group = rule.groups().and_then(|groups| label_group(known, groups, pod));
     let (unit, resolution) = match &group {
         Some(group) => (Some(&group.key), Some(&group.resolution)),
         None if rule.groups().is_some() => (None, None),
-        None => (pod.replica.as_ref(), replica.map(|replica| &replica.resolution)),
+        None => (pod.replica.as_ref(), replica.map(Replica::resolution)),
     };
-    let doomed = is_doomed(interner, objects, rule, pod);
-    let says = group.as_ref().map(|group| group.says).unwrap_or_default();
+    let doomed = is_doomed(known, rule, pod);
+    let facts = group.as_ref().map(|group| group.facts).unwrap_or_default();
     // A pod above its LeaderWorkerSet's scale is about to be deleted.
-    let doomed = doomed || says.leaving;
+    let doomed = doomed || facts.is_surplus;
     // Pods that are about to be deleted contribute no group size.
-    let says = Says { whole: if doomed { 0 } else { says.whole }, ..says };
+    let facts = GroupFacts { whole_size: if doomed { 0 } else { facts.whole_size }, ..facts };
     let counted = |state: PodState| state.counted(rule.health(), doomed);
-    let part = pod.part(rule, unit, says, counted(pod.state()));
+    let part = pod.part(rule, unit, facts, counted(pod.state()));
     let basic = &rule.spec.basic_min_count;
     match step {
         Step::PutIn => tally.add(&part, resolution, basic),
@@ -232,110 +190,23 @@ pub(super) fn concerned(budgets: &[BudgetId], operation: Operation) -> Covering 
     budgets.iter().filter(asked).cloned().collect()
 }
 
-/// The group that a `PodUnavailableBudget` puts the pod in, unless it lacks the label.
-pub(super) fn labelled(
-    interner: &Interner,
-    objects: &Objects,
-    groups: &LabelGroups,
-    pod: &PodEntry,
-) -> Option<Labelled> {
-    let value = pod.labels.value(interner, &groups.label)?.clone();
-    let lws = pod.labels.value(interner, LWS_NAME);
-    let root = pod.pod.controller.as_deref().map(|controller| root(objects, controller));
-    let owner = match (lws, root) {
-        (Some(lws), _) => format!("{LWS} {lws}"),
-        // Kruise has a StatefulSet too.
-        (None, Some(root)) => {
-            let kind = owner_kind(&root.group_kind);
-            let has_domain = kind.group.contains('.');
-            let kind = if has_domain { kind.to_string() } else { kind.kind.clone() };
-            format!("{kind} {}", root.name)
-        }
-        (None, None) => String::new(),
-    };
-    let mut says = Says::default();
-    let source = if let Some(lws) = lws {
-        let index = pod.labels.value(interner, LWS_GROUP_INDEX);
-        let index = index.and_then(|index| index.parse::<i64>().ok());
-        let set = objects.owner(Owner::LWS_GROUP, LWS, lws);
-        // It deletes what is left of a group that lost a pod, however many of them are ready.
-        if set.is_none_or(|set| !set.lws_keeps_group) && !planted!(ForgetWhole) {
-            let member = pod.pod.member.as_ref().and_then(|member| member.lws.as_ref());
-            says.whole = member.map_or(1, |lws| lws.size.unwrap_or(UNKNOWN_SIZE));
-        }
-        let scale = set.and_then(|set| set.replicas);
-        says.leaving = index.zip(scale).is_some_and(|(index, scale)| index >= scale);
-        Source::Lws { name: lws.to_string() }
-    } else {
-        // By name, as the group is: which of its pods is asked must not matter.
-        let owner = root.and_then(|root| objects.named(root));
-        owner.and_then(|owner| source(owner, groups)).unwrap_or(Source::Unknown)
-    };
-    let key = ReplicaKey::Labelled { owner, value };
-    let resolution = Resolution {
-        min: MinCount::Known(groups.min_ready.max(1)),
-        whole: false,
-        leaving: false,
-        sources: Arc::from([source]),
-        workload: None,
-        jobs: BTreeSet::new(),
-        label: key.to_string(),
-    };
-    Some(Labelled { key: Arc::new(key), resolution: Arc::new(resolution), says })
-}
-
 /// A worker of a `LeaderWorkerSet` group whose `StatefulSet` went with its leader. It is Ready and may stand
 /// beside the next leader for a while, and will be collected without anybody's leave: no part of a
 /// whole group. One whose `StatefulSet` was not seen yet looks the same for a moment, which is safe.
 /// So it is with a pod of a group by label whose owner was deleted and made again under its name.
-fn is_doomed(interner: &Interner, objects: &Objects, rule: Rule<'_>, pod: &PodEntry) -> bool {
+fn is_doomed(known: Known<'_>, rule: Rule<'_>, pod: &PodEntry) -> bool {
+    let objects = known.objects;
     let controller = pod.pod.controller.as_deref();
     let is_another_now =
         |link: &ControllerRef| objects.named(link).is_some_and(|owner| owner.uid != link.uid);
-    if rule.groups().is_some() && controller.is_some_and(|c| chain(objects, c).any(is_another_now))
-    {
+    if rule.groups().is_some() && controller.is_some_and(|c| objects.chain(c).any(is_another_now)) {
         return true;
     }
-    if rule.scope == Scope::Pod && rule.groups().is_none()
-        || pod.labels.value(interner, LWS_NAME).is_none()
-    {
+    if rule.scope == Scope::Pod && rule.groups().is_none() || known.label(pod, LWS_NAME).is_none() {
         return false;
     }
     let set = controller.filter(|c| c.group_kind.is("apps", "StatefulSet"));
     set.is_some_and(|set| objects.controller(set).is_none_or(|set| set.terminating))
-}
-
-/// Where an owner says how many groups there should be (semantics 4, b and c).
-pub(super) fn source(owner: &Owner, groups: &LabelGroups) -> Option<Source> {
-    let name = owner.key.name.clone();
-    let is = |group, kind| owner.group_kind.is(group, kind);
-    if is(Owner::LWS_GROUP, LWS) {
-        Some(Source::Lws { name })
-    } else if is("batch", "Job") {
-        Some(Source::Job { name })
-    } else if is(Owner::JOBSET_GROUP, "JobSet") && JOB_LABELS.contains(&groups.label.as_str()) {
-        Some(Source::JobSet { name, otherwise: None })
-    } else if is("apps", "StatefulSet") && owner.group_size.is_some() {
-        Some(Source::StatefulSet { name })
-    } else {
-        None
-    }
-}
-
-/// The last link of the controller chain that is known.
-fn root<'a>(objects: &'a Objects, controller: &'a ControllerRef) -> &'a ControllerRef {
-    chain(objects, controller).last().unwrap_or(controller)
-}
-
-/// The controller, its controller, and so on.
-fn chain<'a>(
-    objects: &'a Objects,
-    controller: &'a ControllerRef,
-) -> impl Iterator<Item = &'a ControllerRef> {
-    let next = move |reference: &&'a ControllerRef| {
-        objects.controller(reference).and_then(|owner| owner.controller.as_ref())
-    };
-    std::iter::successors(Some(controller), next).take(LINKS_MAX)
 }
 
 impl Namespace {
@@ -359,22 +230,6 @@ impl Namespace {
         budgets
     }
 
-    /// Returns the kind of an owner of the pod that may exist and that this instance has not seen.
-    pub(super) fn unseen_owner(&self, cx: &Context<'_>, pod: &str) -> Option<Kind> {
-        if self.targets.is_empty() {
-            return None;
-        }
-        let pod = &self.pods.get(pod)?.pod;
-        let last = chain(&self.objects, pod.controller.as_deref()?).last()?;
-        let kind = owner_kind(&last.group_kind);
-        if self.objects.controller(last).is_some() || !Owner::is_watched(&kind) {
-            return None;
-        }
-        let kind = Kind::Owner(kind.into_owned());
-        // An owner exists before its pods.
-        (!self.behind.has_seen(cx, "", &kind, &pod.version)).then_some(kind)
-    }
-
     /// As [`Self::covering`], for a pod that is kept.
     pub(super) fn covering_kept(&self, pod: &PodEntry) -> Covering {
         self.covering(&pod.labels, pod.pod.controller.as_deref())
@@ -382,8 +237,8 @@ impl Namespace {
 
     /// All that a `targetRef` could name to mean this pod.
     fn targets_of(&self, labels: &Labels, controller: Option<&ControllerRef>) -> Vec<Target> {
-        let lws = labels.value(&self.interner, LWS_NAME);
-        let links = controller.into_iter().flat_map(|c| chain(&self.objects, c));
+        let lws = self.cache.known().value(labels, LWS_NAME);
+        let links = controller.into_iter().flat_map(|c| self.cache.objects.chain(c));
         let links = links.map(|c| Target {
             group_kind: owner_kind(&c.group_kind).into_owned(),
             name: c.name.clone(),
@@ -409,12 +264,12 @@ impl Namespace {
             return groups;
         }
         let group = |pod: &PodEntry| match budget.groups() {
-            Some(g) => labelled(&self.interner, &self.objects, g, pod).map(|group| group.key),
+            Some(g) => label_group(self.cache.known(), g, pod).map(|group| group.key),
             None => pod.replica.clone(),
         };
         let mut orphaned = BTreeSet::new();
         for (leader, set) in self.worker_sets() {
-            match self.pods.get(leader.name.as_str()) {
+            match self.cache.pod(leader.name.as_str()) {
                 Some(pod) if pod.pod.uid == *leader.uid && !pod.pod.terminating => {
                     let stays = pod.granted == 0 || !counts(pod);
                     if !stays || !pod.is_sound(budget.health()) {
@@ -428,12 +283,11 @@ impl Namespace {
         }
         // There are such sets for moments only.
         if !orphaned.is_empty() {
-            let workers = self.pods.values().filter(|pod| {
+            let workers = self.cache.selected_by(&budget.id).filter(|pod| {
                 let controller = pod.pod.controller.as_ref();
-                pod.budgets.contains(&budget.id)
-                    && controller.is_some_and(|c| orphaned.contains(c.uid.as_str()))
+                controller.is_some_and(|c| orphaned.contains(c.uid.as_str()))
             });
-            groups.extend(workers.filter_map(|pod| group(pod)));
+            groups.extend(workers.filter_map(group));
         }
         groups
     }
@@ -454,8 +308,7 @@ impl Namespace {
 
     /// `StatefulSets` that a pod owns, with that pod.
     fn worker_sets(&self) -> impl Iterator<Item = (&ControllerRef, &Owner)> {
-        let sets = self.objects.of_kind("apps", "StatefulSet");
-        let sets = sets.into_iter().flat_map(BTreeMap::values);
+        let sets = self.cache.objects.owners_of("apps", "StatefulSet");
         let owned = sets.filter_map(|set| Some((set.controller.as_ref()?, set)));
         owned.filter(|(controller, _)| controller.group_kind.is("", "Pod"))
     }
@@ -469,10 +322,10 @@ impl Namespace {
     /// stand in its way. That one is gone the cache cannot prove: its watch may be behind that of the pods.
     pub(super) fn is_abandoned_by_owner(&self, pod: &PodEntry) -> bool {
         let Some(controller) = pod.pod.controller.as_deref() else { return false };
-        let lws = pod.labels.value(&self.interner, LWS_NAME);
-        let lws = lws.and_then(|lws| self.objects.owner(Owner::LWS_GROUP, LWS, lws));
-        let links = chain(&self.objects, controller);
-        let mut owners = links.filter_map(|link| self.objects.controller(link)).chain(lws);
+        let lws = self.cache.known().label(pod, LWS_NAME);
+        let lws = lws.and_then(|lws| self.cache.objects.owner(Owner::LWS_GROUP, LWS, lws));
+        let links = self.cache.objects.chain(controller);
+        let mut owners = links.filter_map(|link| self.cache.objects.controller(link)).chain(lws);
         owners.any(|owner| owner.terminating)
     }
 }

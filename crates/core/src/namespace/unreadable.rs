@@ -2,7 +2,6 @@
 
 use super::budgets::{Shown, Unreadable};
 use super::explain::refuse;
-use super::units::{Step, contribute};
 use super::{BudgetId, Context, Namespace};
 use crate::io::{Command, Event, Kind, Regarding, Salvaged};
 use crate::model::{
@@ -110,7 +109,7 @@ impl Namespace {
         why: &str,
         salvaged: Option<Pod>,
     ) {
-        let known = self.pods.get(key.name.as_str());
+        let known = self.cache.pod(key.name.as_str());
         let known = known.map(|entry| (entry.pod.uid.to_string(), entry.pod.version.clone()));
         match (salvaged, known) {
             (Some(pod), Some((_, version))) if is_older(&pod.version, &version) => return,
@@ -122,9 +121,10 @@ impl Namespace {
             // Nothing tells which budgets would select it.
             (None, None) => return,
         }
-        let Some(entry) = self.pods.get(key.name.as_str()) else { return };
-        let (name, uid) = (entry.name.clone(), entry.pod.uid.to_string());
-        if self.unreadable_pods.insert(name) && cx.leads {
+        let Some(uid) = self.cache.pod(&key.name).map(|entry| entry.pod.uid.to_string()) else {
+            return;
+        };
+        if self.cache.mark_unreadable(&key.name) && cx.leads {
             cx.send(Command::Event(Event {
                 regarding: Regarding::Pod { key: key.clone(), uid },
                 warning: true,
@@ -135,15 +135,8 @@ impl Namespace {
     }
 
     fn set_unready(&mut self, cx: &mut Context<'_>, name: &str) {
-        let Some(entry) = self.pods.get_mut(name) else { return };
-        let was = entry.state();
-        entry.pod.ready = false;
-        for id in entry.budgets.clone() {
-            let known = (&self.interner, &self.objects);
-            let Some(entry) = self.pods.get(name) else { return };
-            if let Some(budget) = self.budgets.get_mut(&id) {
-                contribute(known, (entry, None), budget.counting(), Step::Change(was));
-            }
+        let Some(was) = self.cache.set_unready(name) else { return };
+        for id in self.recount_pod(name, was) {
             self.touch(cx, &id);
         }
     }

@@ -7,12 +7,11 @@ use super::assess::Opinion;
 use super::budgets::BudgetEntry;
 use super::evaluate::Failure;
 use super::explain::never;
-use super::pods::PodEntry;
-use super::units::labelled;
 use super::{BudgetId, Namespace};
+use crate::cache::PodEntry;
 use crate::engine::Config;
 use crate::model::{BudgetKey, Operation, Scope, Timestamp};
-use crate::replica::{MinCount, ReplicaKey};
+use crate::replicas::{MinCount, Replica, ReplicaKey, label_group};
 use crate::verdict::DenyReason;
 use crate::view::{Answer, BudgetView, OpinionView, PodView, ReplicaState, ReplicaView, Unit};
 
@@ -31,7 +30,7 @@ impl Namespace {
         let evaluation = self.evaluate(budget);
         let mut members: BTreeMap<Arc<ReplicaKey>, Vec<PodView>> = BTreeMap::new();
         let mut pods = Vec::new();
-        for pod in self.pods.values().filter(|pod| pod.budgets.contains(&budget.id)) {
+        for pod in self.cache.selected_by(&budget.id) {
             match self.unit_of(budget, pod) {
                 Some(unit) => members.entry(unit).or_default().push(self.pod_view(budget, pod)),
                 None => pods.push(self.pod_view(budget, pod)),
@@ -66,7 +65,7 @@ impl Namespace {
         now: Timestamp,
         name: &str,
     ) -> (Vec<OpinionView>, Option<String>) {
-        let Some(pod) = self.pods.get(name) else { return (Vec::new(), None) };
+        let Some(pod) = self.cache.pod(name) else { return (Vec::new(), None) };
         let views = pod
             .budgets
             .iter()
@@ -105,9 +104,7 @@ impl Namespace {
             return None;
         }
         match budget.groups() {
-            Some(groups) => {
-                labelled(&self.interner, &self.objects, groups, pod).map(|group| group.key)
-            }
+            Some(groups) => label_group(self.cache.known(), groups, pod).map(|group| group.key),
             None => pod.replica.clone(),
         }
     }
@@ -118,7 +115,7 @@ impl Namespace {
         key: &Arc<ReplicaKey>,
         pods: Vec<PodView>,
     ) -> ReplicaView {
-        let resolution = self.replicas.get(key).map(|replica| &replica.resolution);
+        let resolution = self.replicas.get(key).map(Replica::resolution);
         let tally = budget.tally.replica(key);
         let state = match tally.map(|tally| &tally.summary) {
             Some(summary) if summary.unresolved.is_some() => {
@@ -147,7 +144,7 @@ impl Namespace {
             terminating: pod.pod.terminating,
             phase: pod.pod.phase,
             granted: pod.granted > 0,
-            replica: replica.map(|replica| replica.resolution.label.clone()),
+            replica: replica.map(|replica| replica.resolution().label.clone()),
             budgets: pod.budgets.len(),
         }
     }

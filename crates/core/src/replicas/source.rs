@@ -1,32 +1,48 @@
-//! Replicas and sources as text, the form in which a budget's status remembers them. Names of Kubernetes objects
-//! have no slashes.
+//! Where the number of expected replicas comes from (semantics 4).
 
-use crate::model::{GroupApi, TemplateRef};
-use crate::replica::{GroupCount, ReplicaKey, Source};
+use crate::cache::GroupCount;
+use crate::model::{GroupApi, Owner, TemplateRef};
 
-impl ReplicaKey {
-    /// None for a group by label, which never has a size of its own.
-    pub(crate) fn encode(&self) -> Option<String> {
+/// Where the number of expected replicas comes from, in the order of semantics 4.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Source {
+    Entry {
+        api: GroupApi,
+        workload: String,
+        entry: String,
+    },
+    Lws {
+        name: String,
+    },
+    Job {
+        name: String,
+    },
+    /// Counts if each child Job is one replica; else the `PodGroups` are counted.
+    JobSet {
+        name: String,
+        otherwise: Option<GroupCount>,
+    },
+    StatefulSet {
+        name: String,
+    },
+    Groups(GroupCount),
+    Unknown,
+}
+
+impl Source {
+    /// API group, kind and name of the owner that says the number, if it is one.
+    pub(crate) fn owner(&self) -> Option<(&'static str, &'static str, &str)> {
         Some(match self {
-            Self::Lws { group_key } => format!("lws/{group_key}"),
-            Self::PodGroup { name } => format!("podgroup/{name}"),
-            Self::AnnotatedGroup { name } => format!("annotation/{name}"),
-            Self::WorkloadEntry { .. } | Self::Labelled { .. } => return None,
-        })
-    }
-
-    pub(crate) fn decode(text: &str) -> Option<Self> {
-        let (kind, name) = text.split_once('/')?;
-        let name = name.to_owned();
-        Some(match kind {
-            "lws" => Self::Lws { group_key: name },
-            "podgroup" => Self::PodGroup { name },
-            "annotation" => Self::AnnotatedGroup { name },
-            _ => return None,
+            Self::Lws { name } => (Owner::LWS_GROUP, "LeaderWorkerSet", name),
+            Self::Job { name } => ("batch", "Job", name),
+            Self::JobSet { name, .. } => (Owner::JOBSET_GROUP, "JobSet", name),
+            Self::StatefulSet { name } => ("apps", "StatefulSet", name),
+            Self::Entry { .. } | Self::Groups(_) | Self::Unknown => return None,
         })
     }
 }
 
+/// The form in which a budget's status remembers a source. Names of Kubernetes objects have no slashes.
 impl Source {
     /// None for an unknown source, of which there is nothing to remember.
     pub(crate) fn encode(&self) -> Option<String> {
@@ -109,15 +125,6 @@ mod tests {
             let text = source.encode().unwrap();
             assert_eq!(Source::decode(&text), Some(source), "{text}");
         }
-        for key in [
-            ReplicaKey::Lws { group_key: "k".to_owned() },
-            ReplicaKey::PodGroup { name: "g".to_owned() },
-            ReplicaKey::AnnotatedGroup { name: "g".to_owned() },
-        ] {
-            let text = key.encode().unwrap();
-            assert_eq!(ReplicaKey::decode(&text), Some(key), "{text}");
-        }
         assert_eq!(Source::decode("DaemonSet/x"), None);
-        assert_eq!(ReplicaKey::decode("x"), None);
     }
 }

@@ -5,45 +5,42 @@ use std::sync::Arc;
 
 use litemap::LiteMap;
 
+use super::{Member, MinCount, ReplicaKey, Resolution, Source};
+use crate::cache::{GroupCount, ObjectName, Objects, owner_kind};
 use crate::model::{
     ControllerRef, GroupApi, GroupKind, GroupPolicy, GroupReference, Owner, PodGroup, TemplateRef,
     WorkloadEntry,
-};
-use crate::replica::{
-    Dependency, GroupCount, Member, MinCount, Objects, ReplicaKey, Resolution, Source, owner_kind,
 };
 
 const KUBERNETES_FIRST: [GroupApi; 2] = [GroupApi::Kubernetes, GroupApi::Holdfast];
 const HOLDFAST_FIRST: [GroupApi; 2] = [GroupApi::Holdfast, GroupApi::Kubernetes];
 
-impl Objects {
-    /// Resolve a replica from its members, and say what was looked at: when one of these objects
-    /// changes, the replica is resolved again.
-    pub(crate) fn resolve(
-        &self,
-        key: &ReplicaKey,
-        members: &LiteMap<Arc<Member>, u32>,
-    ) -> (Resolution, Box<[Dependency]>) {
-        let mut resolver = Resolver { objects: self, members, seen: BTreeSet::new(), whole: false };
-        let resolution = match key {
-            ReplicaKey::Lws { .. } => resolver.lws(key),
-            ReplicaKey::PodGroup { name } => resolver.pod_group(key, name, KUBERNETES_FIRST),
-            ReplicaKey::AnnotatedGroup { name } => resolver.pod_group(key, name, HOLDFAST_FIRST),
-            ReplicaKey::WorkloadEntry { workload, entry, replica_key } => {
-                resolver.entry(key, workload, entry, replica_key.as_deref())
-            }
-            // Made up by a budget, which resolves it too: no pod names one.
-            ReplicaKey::Labelled { .. } => Resolution::default(),
-        };
-        let resolution = Resolution { whole: resolver.whole, ..resolution };
-        (resolution, resolver.seen.into_iter().collect())
-    }
+/// Resolves a replica from its members, and says which objects were looked at, found or not: when one of them changes,
+/// the replica is resolved again.
+pub(crate) fn resolve(
+    objects: &Objects,
+    key: &ReplicaKey,
+    members: &LiteMap<Arc<Member>, u32>,
+) -> (Resolution, Box<[ObjectName]>) {
+    let mut resolver = Resolver { objects, members, seen: BTreeSet::new(), whole: false };
+    let resolution = match key {
+        ReplicaKey::Lws { .. } => resolver.lws(key),
+        ReplicaKey::PodGroup { name } => resolver.pod_group(key, name, KUBERNETES_FIRST),
+        ReplicaKey::AnnotatedGroup { name } => resolver.pod_group(key, name, HOLDFAST_FIRST),
+        ReplicaKey::WorkloadEntry { workload, entry, replica_key } => {
+            resolver.entry(key, workload, entry, replica_key.as_deref())
+        }
+        // Made up by a budget, which resolves it too: no pod names one.
+        ReplicaKey::Labelled { .. } => Resolution::default(),
+    };
+    let resolution = Resolution { whole: resolver.whole, ..resolution };
+    (resolution, resolver.seen.into_iter().collect())
 }
 
 struct Resolver<'a> {
     objects: &'a Objects,
     members: &'a LiteMap<Arc<Member>, u32>,
-    seen: BTreeSet<Dependency>,
+    seen: BTreeSet<ObjectName>,
     /// A `PodGroup` was looked at that is disrupted as a whole.
     whole: bool,
 }
@@ -55,7 +52,7 @@ impl<'a> Resolver<'a> {
         let name = member.map(|m| m.lws.clone()).unwrap_or_default();
         let index = self.members.keys().filter_map(|m| m.lws.as_ref()?.group_index).max();
         let kind = GroupKind::new(Owner::LWS_GROUP, "LeaderWorkerSet");
-        self.seen.insert(Dependency::Owner(Box::new((kind, name.clone()))));
+        self.seen.insert(ObjectName::Owner(Box::new((kind, name.clone()))));
         let lws = self.objects.owner(Owner::LWS_GROUP, "LeaderWorkerSet", &name);
         let keeps_group = lws.is_some_and(|lws| lws.lws_keeps_group);
         let by_reference = if keeps_group { self.min_by_reference() } else { None };
@@ -181,11 +178,10 @@ impl<'a> Resolver<'a> {
         entry: &str,
         replica_key: Option<&str>,
     ) -> (MinCount, Option<(GroupApi, &'a WorkloadEntry)>) {
-        self.seen.insert(Dependency::Workload(workload.to_owned()));
+        self.seen.insert(ObjectName::Workload(workload.to_owned()));
         let objects = self.objects;
-        let Some(api) = KUBERNETES_FIRST
-            .into_iter()
-            .find(|api| objects.workloads.contains_key(&(*api, workload.to_owned())))
+        let Some(api) =
+            KUBERNETES_FIRST.into_iter().find(|api| objects.has_workload(*api, workload))
         else {
             return (MinCount::Unresolved(format!("Workload {workload} does not exist")), None);
         };
@@ -205,14 +201,13 @@ impl<'a> Resolver<'a> {
     }
 
     fn group_min(&mut self, name: &str, order: [GroupApi; 2]) -> (MinCount, Option<&'a PodGroup>) {
-        self.seen.insert(Dependency::PodGroup(name.to_owned()));
+        self.seen.insert(ObjectName::PodGroup(name.to_owned()));
         let objects = self.objects;
-        let found = order.into_iter().find_map(|api| objects.groups.get(&(api, name.to_owned())));
-        let Some(group) = found.map(|group| &**group) else {
+        let Some(group) = order.into_iter().find_map(|api| objects.group(api, name)) else {
             return (MinCount::Unresolved(format!("PodGroup {name} does not exist")), None);
         };
         if let Some(template) = &group.template {
-            self.seen.insert(Dependency::Workload(template.workload.clone()));
+            self.seen.insert(ObjectName::Workload(template.workload.clone()));
         }
         if let Some(parent) = &group.composite_parent {
             let why = format!(
@@ -223,7 +218,7 @@ impl<'a> Resolver<'a> {
         let policy = match (group.policy, &group.template) {
             (GroupPolicy::Absent, Some(template)) => {
                 let TemplateRef { workload, template } = template;
-                if !objects.workloads.contains_key(&(group.api, workload.clone())) {
+                if !objects.has_workload(group.api, workload) {
                     let why = format!("Workload {workload} of PodGroup {name} does not exist");
                     return (MinCount::Unresolved(why), Some(group));
                 }
@@ -289,7 +284,7 @@ impl<'a> Resolver<'a> {
         let mut reference = controller;
         for _ in 0..LINKS_MAX {
             let kind = owner_kind(&reference.group_kind).into_owned();
-            self.seen.insert(Dependency::Owner(Box::new((kind, reference.name.clone()))));
+            self.seen.insert(ObjectName::Owner(Box::new((kind, reference.name.clone()))));
             let owner = self.objects.controller(reference)?;
             match &owner.controller {
                 Some(next) => reference = next,
