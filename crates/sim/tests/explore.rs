@@ -41,7 +41,7 @@ const SCHEDULES: &[(&str, &str, &str)] = &[
     ("AnyPodWillDo", "three-instances", "ask:0 call:0.0 ask:1 call:1.0"),
     ("FirstBudgetOnly", "two-budgets", "ask:1"),
     ("ForgetSurplus", "surplus-pods", "ask:0"),
-    ("KeepOldLists", "recreated-budget", "ask:0 recreate:0"),
+    ("KeepOldLists", "recreated-budget", "ask:0 advance:0 recreate:0"),
 ];
 
 #[test]
