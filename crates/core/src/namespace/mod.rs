@@ -2,8 +2,9 @@
 //! resolved from never reach across namespaces, so neither does any state here.
 //!
 //! ```text
-//! pods ----labels----> budget_index --> budgets: tally (counters), ledger (grants), writer
-//!   \--replica key--> replicas: members, resolution <--dependents-- PodGroups, Workloads, owners
+//! cache: pods, PodGroups, Workloads, owners, as the watches have shown them
+//!   |--labels--> budget_index --> budgets: tally (counters), writer <--> grants: one ledger per budget
+//!   \--replica key--> replicas: members, resolution
 //! requests --> writer of the 1st budget --> of the 2nd --> ... --> Reply
 //! ```
 
