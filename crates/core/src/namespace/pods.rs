@@ -61,6 +61,10 @@ impl Namespace {
         let new = ReplicaKey::of(&pod, cx.config.lws)
             .map(|key| (Arc::new(key), Arc::new(Member::of(&pod, controller.clone()))));
         let (replica, member) = self.change_membership(cx, name, new).unzip();
+        // Groups by label go by the size of a LeaderWorkerSet group where these groups are no replicas, too.
+        let is_lws = pod.lws.is_some();
+        let of_lws = || is_lws.then(|| Arc::new(Member::of(&pod, controller.clone())));
+        let member = member.or_else(of_lws);
         if pod.is_evicted() {
             self.mark_evidence(cx, name, &pod.uid, &pod.version);
         }

@@ -210,3 +210,30 @@ fn a_status_that_is_reset_loses_no_replacements() {
     assert!(world.status("one").pending_replacements.is_empty());
     assert!(world.evict("y-0").is_allow());
 }
+
+/// `LeaderWorkerSets` delete a group that lost a pod, also where their groups are no replicas.
+#[test]
+fn a_group_by_label_goes_as_a_whole_although_groups_of_leader_worker_sets_are_off() {
+    let mut world = World::new(Config { lws: false, ..Config::default() });
+    world.apply_owner(owner(Owner::LWS_GROUP, "LeaderWorkerSet", "x").replicas(2));
+    let leaders = owner("apps", "StatefulSet", "x").replicas(2);
+    world.apply_owner(leaders.owned_by(Owner::LWS_GROUP, "LeaderWorkerSet", "x"));
+    for n in 0..2 {
+        let leader = format!("x-{n}");
+        let part = |name: &str, set: &str| {
+            let labelled =
+                pod(name).label("leaderworkerset.sigs.k8s.io/name", "x").label("g", &leader);
+            labelled.lws("x", n, 2).owned_by("apps", "StatefulSet", set).ready()
+        };
+        world.apply_pod(part(&leader, "x"));
+        let workers = owner("apps", "StatefulSet", leader.as_str()).replicas(1);
+        world.apply_owner(workers.owned_by("", "Pod", &leader));
+        world.apply_pod(part(&format!("{leader}-1"), &leader));
+    }
+    let (_, budget) = budget_of_groups();
+    world.apply_budget(budget);
+    world.sync();
+    world.advance(secs(2));
+    assert!(world.evict_without_delete("x-0-1").is_allow());
+    assert!(!world.evict_without_delete("x-1-1").is_allow(), "x-0 ends with its worker");
+}
