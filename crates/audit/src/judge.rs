@@ -89,13 +89,14 @@ impl Auditor {
                     (&other.controller, &other.reference) == (&pod.controller, &pod.reference);
                 same && !other.ready && created.is_some_and(|created| created >= version)
             };
-            let same_name = state.pods.get(&pod.key).filter(|stored| stored.uid != pod.uid);
-            let replacement = match same_name {
-                Some(stored) => Some(&**stored).filter(|stored| !stored.ready),
-                None => state.pods.values().map(|other| &**other).find(|other| replaces(other)),
-            };
-            let replacement = replacement.map(|other| other.key.clone());
-            if let Some(name) = replacement {
+            // By the names that they have here: a pod that is put back may have another than its own.
+            let mut others = state.pods.iter().filter(|(_, other)| other.uid != pod.uid);
+            let has_successor = others.clone().any(|(_, other)| other.key == pod.key);
+            // A pod that was lost before it was ready gives way to its predecessor, even if its successor is ready.
+            let replacement = others.find(|(_, other)| {
+                if has_successor { other.key == pod.key && !other.ready } else { replaces(other) }
+            });
+            if let Some(name) = replacement.map(|(name, _)| name.clone()) {
                 state.pods.remove(&name);
             }
             let suffix = match state.pods.get(&pod.key).filter(|stored| stored.uid != pod.uid) {

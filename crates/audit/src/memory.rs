@@ -4,7 +4,7 @@ use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::expected::Source;
-use crate::objects::{Budget, BudgetKey, Labels, Millis, Pod};
+use crate::objects::{Budget, BudgetKey, Grant, Labels, Millis, Pod};
 use crate::replica::Replica;
 
 /// The size of a group that is disrupted as a whole is kept for ten minutes, on clocks that run at 0.8 to 1.3 times the
@@ -62,7 +62,7 @@ pub(crate) struct Size {
     granted: BTreeSet<String>,
     least: i64,
     most: i64,
-    /// `least` before the last grant: a later grant records at least this size.
+    /// `least` before the last grant if the size was certainly on record: then the grant recorded at least this size.
     floor: i64,
     /// Uid of the controller that all the group's pods had at every grant.
     controller: Option<String>,
@@ -107,7 +107,18 @@ impl Size {
     }
 
     fn is_sure(&self, now: Millis) -> bool {
-        self.sure && now < self.since.0 + SIZE_SURE_MS
+        self.sure && self.is_young(now)
+    }
+
+    fn is_young(&self, now: Millis) -> bool {
+        now < self.since.0 + SIZE_SURE_MS
+    }
+
+    /// Whether the size is certainly on record. `grants`: those that the budget has on record. If none of them recorded
+    /// the size and no operation took a pod, an instance that still sees the pod may have refunded the grant.
+    fn is_held(&self, now: Millis, grants: &[Grant]) -> bool {
+        let is_granted = grants.iter().any(|grant| self.is_of(&grant.uid));
+        self.is_young(now) && (self.sure || is_granted)
     }
 
     /// The group is being looked at. Returns whether the size is still remembered.
@@ -254,19 +265,19 @@ impl Memory {
         }
     }
 
-    /// A grant for a pod of this group is stored.
+    /// A grant for a pod of this group is stored. `before`: the grants that the budget had on record until then.
     pub(crate) fn keep_size(
         &mut self,
         now: Millis,
         key: (BudgetKey, Replica),
         new: Recorded,
-        recorded: bool,
+        (before, recorded): (&[Grant], bool),
     ) {
         let since = Moment(now);
         let empty = || Size::new(0, new.controller.clone(), since);
         let size = self.sizes.entry(key).or_insert_with(empty);
-        size.floor = size.least;
-        size.least = size.least.max(new.pods);
+        size.floor = if size.is_held(now, before) { size.least } else { 0 };
+        size.least = size.floor.max(new.pods);
         size.most = size.most.max(new.pods);
         if size.controller != new.controller {
             size.controller = None;

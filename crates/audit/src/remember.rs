@@ -31,6 +31,8 @@ impl Auditor {
     /// A grant for a pod of a group that is disrupted as a whole records the group's size.
     fn keep_size(&mut self, budget: &Budget, pod: &Pod, recorded: bool) {
         let Some((replica, size)) = group_size(&self.state, pod) else { return };
+        let before = self.state.budgets.get(&budget.key).map(|before| &before.status.grants[..]);
+        let recorded = (before.unwrap_or_default(), recorded);
         self.memory.keep_size(self.now, (budget.key.clone(), replica), size, recorded);
     }
 

@@ -59,6 +59,12 @@ const ANSWERED_TWICE: [u64; 1] = [2_005_494];
 /// The recorded size of a group ended by the time of day, on an instance whose clock was ahead.
 const CLOCK_AHEAD: [u64; 1] = [427_284];
 
+/// The check was wrong: the first grant for a group was refunded by an instance that still saw its pod, so the next grant
+/// recorded a smaller size.
+const REFUNDED_SIZE_LITE: [u64; 1] = [720_230];
+/// The check was wrong: it put back pods of one name that had followed each other, and a group counted all of them.
+const FOLLOWED_NATIVE: [u64; 1] = [5109];
+
 #[test]
 fn seeds_that_found_a_bug() {
     let all = [
@@ -93,7 +99,8 @@ fn swarm_odd() {
 
 #[test]
 fn native_mode() {
-    let found = [&SHARED[..], &EDITED_NATIVE, &OVERTAKEN_NATIVE, &LISTED_LATE_NATIVE];
+    let found =
+        [&SHARED[..], &EDITED_NATIVE, &OVERTAKEN_NATIVE, &LISTED_LATE_NATIVE, &FOLLOWED_NATIVE];
     check(Profile::Native, (0..seeds(SWARM) / 2).chain(found.into_iter().flatten().copied()));
 }
 
@@ -105,7 +112,7 @@ fn unavailable_budgets() {
 #[test]
 fn lite_has_every_fault_alone() {
     let faults = u64::try_from(Fault::ALL.len()).expect("few");
-    check(Profile::Lite, 0..seeds(SWARM).min(2 * faults));
+    check(Profile::Lite, (0..seeds(SWARM).min(2 * faults)).chain(REFUNDED_SIZE_LITE));
 }
 
 #[test]

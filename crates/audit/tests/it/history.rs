@@ -247,3 +247,27 @@ fn a_replacement_does_not_enlarge_a_group_whose_loss_nobody_knows_of() {
     history.evict("one", "b-0");
     assert_eq!(rules(&history.look_untold()), [Rule::S1]);
 }
+
+/// Found by seed 5109 of native: the group counted as four pods, of which one was never ready.
+#[test]
+fn pods_that_followed_each_other_under_one_name_do_not_enlarge_their_group() {
+    let mut history = pairs(&["a", "b"]);
+    for name in ["a", "b"] {
+        history.store(with(gang(name, 1), "/spec/disruptionMode", json!({"all": {}})));
+    }
+    history.store(replicas("one", &json!({"minAvailable": 2})));
+    assert_eq!(history.look_untold(), []);
+    let next = |name: &str, uid: &str| with(member(name, "a"), "/metadata/uid", json!(uid));
+    let starting = |name: &str, uid: &str| with(next(name, uid), "/status/conditions", json!([]));
+    history.remove("a-0");
+    history.store(starting("a-0", "second"));
+    assert_eq!(history.look_untold(), []);
+    history.remove("a-0");
+    history.store(next("a-0", "third"));
+    assert_eq!(history.look_untold(), []);
+    history.remove("a-1");
+    history.store(starting("a-1", "fourth"));
+    assert_eq!(history.look_untold(), [], "nothing was granted");
+    history.evict("one", "b-0");
+    assert_eq!(rules(&history.look_untold()), [Rule::S1]);
+}

@@ -425,6 +425,22 @@ fn a_size_may_be_forgotten_if_no_operation_took_the_granted_pod() {
     assert_eq!(may_have_one_and_two(&mut history), (true, false));
 }
 
+/// Found by seed 720230 of lite: the first grant was refunded by an instance that still saw its pod.
+#[test]
+fn a_later_grant_need_not_record_a_size_that_may_be_forgotten() {
+    for (refunded, sizes) in [(true, (true, true)), (false, (true, false))] {
+        let mut history = two_wholes();
+        history.grant("b", "a-0");
+        history.remove("a-0");
+        if refunded {
+            history.drop_grants("b");
+        }
+        history.evict("b", "a-1");
+        history.store(member("a-2", "a"));
+        assert_eq!(may_have_one_and_two(&mut history), sizes, "refunded: {refunded}");
+    }
+}
+
 /// Found by seed 114612 of swarm.
 #[test]
 fn a_group_is_as_large_as_its_only_controller_wants_while_it_wants_so_few() {
