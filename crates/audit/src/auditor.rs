@@ -8,6 +8,7 @@ use crate::memory::{Memory, Moment};
 use crate::objects::{
     Budget, BudgetKey, BudgetKeys, Grant, Millis, Name, Object, Operation, Pod, Scope, Selector,
 };
+use crate::scales::Scales;
 use crate::state::State;
 
 /// How long the grants of a deleted budget count, on the slowest clock (semantics 5).
@@ -126,6 +127,7 @@ pub(crate) struct Standing {
 #[derive(Clone, Debug, Default)]
 pub struct Auditor {
     pub(crate) state: State,
+    pub(crate) scales: Scales,
     pub(crate) memory: Memory,
     pub(crate) now: Millis,
     pub(crate) in_flight: Vec<Allow>,
@@ -230,7 +232,8 @@ impl Auditor {
         match &object {
             Object::Pod(pod) => self.pod_stored(pod),
             Object::Budget(budget) => self.budget_stored(budget),
-            Object::Owner(_) | Object::PodGroup(_) | Object::Workload(_) => {}
+            Object::Owner(owner) => self.scales.stored(owner),
+            Object::PodGroup(_) | Object::Workload(_) => {}
         }
         self.state.store(object);
         self.review_memory();

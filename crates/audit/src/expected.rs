@@ -140,7 +140,7 @@ fn of_template(
     template: &PodTemplate,
 ) -> BTreeSet<Source> {
     let is_set = owner.kind.is("apps", "StatefulSet");
-    let grouped = if is_set { owner.group_size.is_some() } else { owner.grouped };
+    let grouped = if is_set { owner.group_size.is_some() } else { may_group(budget, state, owner) };
     let is_lws = owner.kind.is(LWS_GROUP, "LeaderWorkerSet");
     let by_reference = template.reference.is_some() && !is_lws && budget.groups().is_none();
     if !by_reference {
@@ -169,6 +169,16 @@ fn of_template(
     };
     let replica = replica::named(&pod);
     replica.map(|replica| sources(state, &replica, &[&pod])).unwrap_or_default()
+}
+
+/// Whether the owner's pods may be in groups that its template does not name. Its namespace may ask for that.
+fn may_group(budget: &Budget, state: &State, owner: &Owner) -> bool {
+    let namespace = &owner.key.namespace;
+    let is_ungrouped = |pod: &Pod| {
+        let root = pod.controller.as_ref().and_then(|c| state.root(namespace, c));
+        root.is_some_and(|root| root.uid == owner.uid) && replica::of(budget, state, pod).is_none()
+    };
+    owner.grouped || !state.selected(budget).any(is_ungrouped)
 }
 
 /// Whether the owner creates pods.

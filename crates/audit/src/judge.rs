@@ -149,13 +149,15 @@ impl Auditor {
     }
 
     /// S1 and S7 for a status write: with the new grants of the write, are enough units left by what
-    /// its writer knew, less every pod that this budget's grants took or may take?
+    /// its writer knew, less every pod that this budget's grants took or may take? Scales that the known pods exceed
+    /// count as of these pods.
     pub fn judge_grants(
         &self,
         budget: &Budget,
         (old, new): (&[Grant], &[Grant]),
         known: &State,
     ) -> Option<Finding> {
+        let known = &*self.scales.complete(budget, known);
         let lost = |pod: &Pod| {
             self.is_lost_to(&budget.key, pod) || old.iter().any(|g| g.pod == pod.key.name)
         };

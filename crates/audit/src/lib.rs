@@ -25,6 +25,7 @@ pub mod objects;
 mod remember;
 mod replica;
 mod rules;
+mod scales;
 mod state;
 
 pub use auditor::{Allow, Auditor, Finding, Loss, ORPHANS_KEPT_MS, Rule};

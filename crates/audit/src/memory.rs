@@ -17,7 +17,7 @@ const DOUBTS_MAX: usize = 6;
 
 #[derive(Clone, Debug, Default)]
 pub struct Memory {
-    /// Sources whose pods this budget granted, until a selected pod of theirs is there without a grant.
+    /// Sources whose pods this budget granted.
     sources: BTreeMap<BudgetKey, BTreeMap<Source, Emptied>>,
     sizes: BTreeMap<(BudgetKey, Replica), Size>,
 }
@@ -36,22 +36,6 @@ struct Taken {
     labels: Labels,
     /// The write that recorded the grant recorded the source.
     recorded: bool,
-}
-
-/// What the objects say of a source whose pods were granted.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Return {
-    /// No selected pod of it is live.
-    Awaited,
-    /// An instance may have seen it back, or gone.
-    Doubtful,
-    Over,
-}
-
-impl Emptied {
-    pub(crate) fn is_of(&self, uid: &str) -> bool {
-        self.taken.contains_key(uid)
-    }
 }
 
 /// The size of a group that is disrupted as a whole. A writer records how many pods it knows of, so the recorded size is
@@ -185,16 +169,13 @@ impl Memory {
         }
     }
 
-    /// Ends the memory of sources that are back.
-    pub(crate) fn drop_sources(&mut self, find: impl Fn(&BudgetKey, &Source, &Emptied) -> Return) {
+    /// Sources whose record some instance may have ended. Nothing shows when it did.
+    pub(crate) fn doubt_sources(&mut self, is_doubtful: impl Fn(&BudgetKey, &Source) -> bool) {
         for (budget, sources) in &mut self.sources {
-            sources.retain(|source, emptied| {
-                let found = find(budget, source, emptied);
-                emptied.sure &= found == Return::Awaited;
-                found != Return::Over
-            });
+            for (source, emptied) in sources.iter_mut().filter(|(_, emptied)| emptied.sure) {
+                emptied.sure = !is_doubtful(budget, source);
+            }
         }
-        self.sources.retain(|_, sources| !sources.is_empty());
     }
 
     pub(crate) fn is_empty(&self) -> bool {

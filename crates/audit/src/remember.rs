@@ -3,8 +3,9 @@
 use std::collections::BTreeSet;
 
 use crate::auditor::Auditor;
+use crate::count::{count, members};
 use crate::expected::{self, Source, sources};
-use crate::memory::{Emptied, Recorded, Refill, Return, Size};
+use crate::memory::{Memory, Recorded, Refill, Size};
 use crate::objects::{Budget, BudgetKey, Grant, Name, Operation, Pod, Scope};
 use crate::replica::{self, Replica};
 use crate::state::State;
@@ -56,7 +57,7 @@ impl Auditor {
         }
         let mut memory = std::mem::take(&mut self.memory);
         memory.drop_sizes(|budget, replica, size| self.look_at_size(budget, replica, size));
-        memory.drop_sources(|budget, source, emptied| self.look_at_source(budget, source, emptied));
+        memory.doubt_sources(|budget, source| self.is_doubtful(budget, source));
         self.memory = memory;
     }
 
@@ -85,24 +86,18 @@ impl Auditor {
         self.losses.get(&pod.uid).is_some_and(|loss| loss.generation.is_none())
     }
 
-    /// The memory of a source ends when the grants for its pods have ended and a selected pod of it is live, or when the
-    /// source is gone (semantics 4.3). While a grant is on record, or when the source is there again, some instance may
-    /// have seen that, and its next write may end the record.
-    fn look_at_source(&self, key: &BudgetKey, source: &Source, emptied: &Emptied) -> Return {
-        let Some(budget) = self.state.budgets.get(key) else { return Return::Awaited };
-        let granted = budget.status.grants.iter().any(|g| emptied.is_of(&g.uid));
-        let is_live = |pod: &&Pod| !pod.is_finished() && !pod.terminating && !self.is_taken(pod);
-        let is_back = self.state.selected(budget).filter(is_live).any(|pod| {
-            let replica = replica::named(pod);
-            replica.is_some_and(|r| sources(&self.state, &r, &[pod]).contains(source))
+    /// Whether some instance may have seen the source with a healthy replica, or gone: then its next write may end the
+    /// record (semantics 4.3).
+    fn is_doubtful(&self, key: &BudgetKey, source: &Source) -> bool {
+        let Some(budget) = self.state.budgets.get(key) else { return false };
+        let counted = count(budget, &self.state, &Memory::default(), &|pod| self.is_taken(pod));
+        let members = members(budget, &self.state);
+        let is_healthy =
+            |replica: &Replica| counted.replicas.get(replica).is_some_and(|r| r.healthy);
+        let is_back = members.iter().any(|(replica, pods)| {
+            is_healthy(replica) && sources(&self.state, replica, pods).contains(source)
         });
-        if is_back && !granted {
-            Return::Over
-        } else if is_back || !expected::stands(budget, &self.state, source) {
-            Return::Doubtful
-        } else {
-            Return::Awaited
-        }
+        is_back || !expected::stands(budget, &self.state, source)
     }
 }
 

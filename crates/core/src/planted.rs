@@ -77,6 +77,8 @@ crate::described! {
         StaleCoverage,
         /// Take a list of budgets for recent although a budget went since the list was sent
         KeepOldLists,
+        /// Decide by a scale that the pods exceed, however old it is
+        KeepOldScales,
     }
 }
 

@@ -51,13 +51,16 @@ pub(crate) struct Tally {
     pub(crate) unmanaged_pods: i64,
     /// Pods that several `PodUnavailableBudgets` are about.
     pub(crate) several: i64,
-    pub(crate) controllers: LiteMap<Arc<ControllerRef>, u32>,
+    pub(crate) controllers: LiteMap<Arc<ControllerRef>, OwnPods>,
+    pub(crate) live_pods: i64,
     /// Selected pods that name no replica. This and what follows stay empty where pods are counted.
     pub(crate) unreferenced: BTreeSet<Arc<str>>,
     replicas: BTreeMap<Hashed, ReplicaTally>,
     pub(crate) healthy_replicas: i64,
     /// Replicas that have a live pod and are not leaving.
     pub(crate) live_replicas: i64,
+    /// Replicas that have an unfinished pod and are leaving, as a whole or in part.
+    pub(crate) leaving_replicas: i64,
     /// Replicas that nobody can resolve and that have a running pod.
     pub(crate) closing: BTreeSet<Arc<ReplicaKey>>,
     pub(crate) unresolved: BTreeSet<Arc<ReplicaKey>>,
@@ -69,6 +72,13 @@ pub(crate) struct Tally {
     /// Sizes of groups that wait for the replacement of a pod (semantics 3.2): minCount is at least that.
     sizes: BTreeMap<Arc<ReplicaKey>, i64>,
     pub(crate) workloads: LiteMap<String, u32>,
+}
+
+/// The pods that a budget counts of one controller.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct OwnPods {
+    all: u32,
+    pub(crate) live: u32,
 }
 
 /// In the order of hashes, so that to find one among thousands of names takes hardly longer than among ten. That order
@@ -111,6 +121,8 @@ pub(crate) struct Summary {
     pub(crate) unresolved: Option<String>,
     pub(crate) leaving: bool,
     live: bool,
+    /// Has an unfinished pod that says that it is leaving.
+    leaves: bool,
     closes: bool,
     /// Has a pod.
     present: bool,
@@ -126,6 +138,15 @@ impl Tally {
     /// In no order to be relied on.
     pub(crate) fn replicas(&self) -> impl Iterator<Item = (&Arc<ReplicaKey>, &ReplicaTally)> {
         self.replicas.iter().map(|(hashed, replica)| (&hashed.1, replica))
+    }
+
+    /// Sources of healthy replicas. Looks at every replica.
+    pub(crate) fn healthy_sources(&self) -> LiteMap<Source, u32> {
+        let mut sources = LiteMap::new();
+        for replica in self.replicas.values().filter(|replica| replica.summary.healthy) {
+            replica.resolution.sources.iter().for_each(|source| adjust(&mut sources, source, 1));
+        }
+        sources
     }
 
     /// Put a pod in. `resolution` is that of its replica, if it names one.
@@ -165,6 +186,11 @@ impl Tally {
             return;
         }
         self.healthy_pods += i64::from(part.counted.healthy) - i64::from(was.healthy);
+        let live = i64::from(part.counted.live) - i64::from(was.live);
+        if live != 0 {
+            self.live_pods += live;
+            self.count_controller(part, 0, live);
+        }
         if let Some(key) = part.replica.filter(|_| part.scope == Scope::Workload) {
             self.change(key, None, basic, |r| {
                 r.count(part, was, -1);
@@ -209,8 +235,21 @@ impl Tally {
         self.healthy_pods += n * i64::from(part.counted.healthy);
         self.several += n * i64::from(part.several);
         self.unmanaged_pods += n * i64::from(part.unmanaged);
-        if let Some(controller) = part.controller {
-            adjust(&mut self.controllers, controller, n);
+        let live = n * i64::from(part.counted.live);
+        self.live_pods += live;
+        self.count_controller(part, n, live);
+    }
+
+    fn count_controller(&mut self, part: &Part<'_>, all: i64, live: i64) {
+        let Some(controller) = part.controller else { return };
+        let pods = match self.controllers.get_mut(controller) {
+            Some(pods) => pods,
+            None => self.controllers.entry(controller.clone()).or_default(),
+        };
+        pods.all = add(pods.all, all);
+        pods.live = add(pods.live, live);
+        if pods.all == 0 {
+            self.controllers.remove(controller);
         }
     }
 
@@ -259,6 +298,7 @@ impl Tally {
         };
         self.healthy_replicas += n * i64::from(summary.healthy);
         self.live_replicas += n * i64::from(summary.live);
+        self.leaving_replicas += n * i64::from(summary.leaves);
         toggle(&mut self.closing, summary.closes);
         toggle(&mut self.unresolved, summary.unresolved.is_some());
         if let Some(min) = summary.min.filter(|_| !summary.leaving) {
@@ -329,6 +369,7 @@ impl ReplicaTally {
             closes: min.is_err() && self.running > 0,
             leaving,
             live: !leaving && self.live > 0,
+            leaves: (resolution.leaving || self.leaving > 0) && self.unfinished > 0,
             present: true,
             unfinished: self.unfinished > 0,
             unresolved: min.as_ref().err().cloned(),
@@ -365,10 +406,14 @@ fn adjust<K: Ord + Clone>(counts: &mut LiteMap<K, u32>, key: &K, n: i64) {
         Some(count) => count,
         None => counts.entry(key.clone()).or_insert(0),
     };
-    *count = count
-        .checked_add_signed(i32::try_from(n).expect("n is 1 or -1"))
-        .expect("a count that was put in is taken out once");
+    *count = add(*count, n);
     if *count == 0 {
         counts.remove(key);
     }
+}
+
+fn add(count: u32, n: i64) -> u32 {
+    count
+        .checked_add_signed(i32::try_from(n).expect("n is between -1 and 1"))
+        .expect("what was put in is taken out once")
 }

@@ -358,6 +358,11 @@ impl OwnerBuilder {
         self
     }
 
+    pub fn terminating(mut self) -> Self {
+        self.0.terminating = true;
+        self
+    }
+
     /// A `LeaderWorkerSet` with restartPolicy `None`.
     pub fn keeps_group(mut self) -> Self {
         self.0.lws_keeps_group = true;

@@ -42,6 +42,7 @@ const SCHEDULES: &[(&str, &str, &str)] = &[
     ("FirstBudgetOnly", "two-budgets", "ask:1"),
     ("ForgetSurplus", "surplus-pods", "ask:0"),
     ("KeepOldLists", "recreated-budget", "ask:0 advance:0 recreate:0"),
+    ("KeepOldScales", "scaled-up", "scale-up:0 ask:1 event:1.pod"),
 ];
 
 #[test]
@@ -91,6 +92,7 @@ mod search {
         (Bug::FirstBudgetOnly, 10),
         (Bug::ForgetSurplus, 10),
         (Bug::KeepOldLists, 500),
+        (Bug::KeepOldScales, 500),
     ];
 
     fn search(scope: &str, states: usize, threads: usize) -> Outcome {

@@ -101,6 +101,11 @@ impl BudgetLists {
         self.versions.remove(kind);
     }
 
+    /// The version of the newest list of this kind.
+    pub(crate) fn version(&self, kind: &Kind) -> Option<&ResourceVersion> {
+        self.versions.get(kind)
+    }
+
     /// Returns whether a list has shown all budgets of this kind up to this version.
     pub(crate) fn has_listed(&self, kind: &Kind, version: &ResourceVersion) -> bool {
         self.versions.get(kind).is_some_and(|listed| !listed.is_older_than(version))

@@ -82,13 +82,13 @@ impl CatchUp {
         self.listing.keys()
     }
 
-    /// Returns whether the kind is to be listed. It is not if such a list is in transit.
-    pub(crate) fn begin(&mut self, kind: &Kind, claims: impl FnOnce() -> Vec<Claim>) -> bool {
-        let begins = !self.listing.contains_key(kind);
-        if begins {
-            self.listing.insert(kind.clone(), claims());
-        }
-        begins
+    pub(crate) fn is_listing(&self, kind: &Kind) -> bool {
+        self.listing.contains_key(kind)
+    }
+
+    /// A list of the kind is sent, because of these claims.
+    pub(crate) fn begin(&mut self, kind: &Kind, claims: Vec<Claim>) {
+        self.listing.insert(kind.clone(), claims);
     }
 
     /// The list is in the cache. `exists` says whether there is a budget of that uid.
@@ -163,8 +163,8 @@ mod tests {
         let (mut catch_up, progress) = (CatchUp::default(), progress(5));
         assert!(sees(&catch_up, &progress, 5) && !sees(&catch_up, &progress, 6));
         assert_eq!(catch_up.pods_seen(&progress), Some(5.into()));
-        assert!(catch_up.begin(&Kind::Pod, || vec![claim(6)]));
-        assert!(!catch_up.begin(&Kind::Pod, || vec![claim(9)]), "one at a time");
+        catch_up.begin(&Kind::Pod, vec![claim(6)]);
+        assert!(catch_up.is_listing(&Kind::Pod));
         list(&mut catch_up, &progress, 8);
         assert!(sees(&catch_up, &progress, 8) && !sees(&catch_up, &progress, 9));
         assert_eq!(catch_up.pods_seen(&progress), Some(8.into()));
@@ -183,7 +183,7 @@ mod tests {
     #[test]
     fn a_claim_beyond_a_later_list_is_impossible() {
         let (mut catch_up, progress) = (CatchUp::default(), progress(5));
-        catch_up.begin(&Kind::Pod, || vec![claim(20)]);
+        catch_up.begin(&Kind::Pod, vec![claim(20)]);
         list(&mut catch_up, &progress, 8);
         assert!(sees(&catch_up, &progress, 20), "it is ignored");
         assert!(!sees(&catch_up, &progress, 21), "which was claimed after the list was sent");
@@ -200,7 +200,7 @@ mod tests {
     #[test]
     fn claims_of_budgets_that_are_gone_are_forgotten() {
         let (mut catch_up, progress) = (CatchUp::default(), progress(5));
-        catch_up.begin(&Kind::Pod, || vec![claim(20)]);
+        catch_up.begin(&Kind::Pod, vec![claim(20)]);
         list(&mut catch_up, &progress, 8);
         catch_up.listed(&progress, &Kind::Pod, 9.into(), |_| false);
         assert!(!sees(&catch_up, &progress, 20));
@@ -210,7 +210,7 @@ mod tests {
     fn claims_of_a_kind_that_is_not_served_cannot_be_met() {
         let (mut catch_up, progress) = (CatchUp::default(), progress(5));
         let now = Timestamp::from_secs(1000);
-        catch_up.begin(&Kind::Pod, || vec![claim(20)]);
+        catch_up.begin(&Kind::Pod, vec![claim(20)]);
         catch_up.nothing_to_list(&Kind::Pod, now);
         assert!(sees(&catch_up, &progress, 20));
         assert!(catch_up.is_not_served(&Kind::Pod, now));
@@ -220,8 +220,8 @@ mod tests {
     #[test]
     fn a_list_that_failed_is_sent_again() {
         let mut catch_up = CatchUp::default();
-        catch_up.begin(&Kind::Pod, Vec::new);
+        catch_up.begin(&Kind::Pod, Vec::new());
         catch_up.failed(&Kind::Pod);
-        assert!(catch_up.begin(&Kind::Pod, Vec::new));
+        assert!(!catch_up.is_listing(&Kind::Pod));
     }
 }

@@ -35,7 +35,7 @@ pub(crate) use pod::CachedPod;
 use pod::Controllers;
 pub(crate) use pods::{PodEntry, PodEvent, PodState};
 pub(crate) use progress::{Progress, Seen};
-pub(crate) use scales::{ScaleKey, Scales, scale_key};
+pub(crate) use scales::{Answered, ScaleKey, Scales, scale_key};
 pub(crate) use selector::{Labels, Selector, display};
 pub(crate) use selector_index::SelectorIndex;
 

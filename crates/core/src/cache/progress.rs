@@ -67,6 +67,10 @@ impl Seen {
         }
     }
 
+    pub(crate) fn version(&self, kind: &Kind) -> Option<&ResourceVersion> {
+        self.0.get(kind)
+    }
+
     /// Versions start over: etcd was restored.
     pub(crate) fn forget(&mut self, kind: &Kind) {
         self.0.remove(kind);

@@ -15,14 +15,28 @@ pub(super) enum Opinion {
     /// It needs a grant of this cost.
     Allow {
         cost: i64,
+        basis: Basis,
     },
     /// The pod holds a grant already; it is renewed.
     Renew {
         cost: i64,
+        basis: Basis,
     },
     /// It has nothing against it, and nothing needs recording.
     Pass,
     Deny(Objection),
+}
+
+/// What an allow rests on. A cache that is late may show a pod or a group as worse than it is, so that whatever is
+/// allowed below the desired number for that reason needs a look at what the API server has (semantics 6).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Basis {
+    /// The budget has room, whatever the pod is like.
+    Room,
+    /// The pod itself is not healthy.
+    Pod,
+    /// Pods of its group are not healthy.
+    Group,
 }
 
 /// Why a budget says no, with everything that the explanation needs.
@@ -58,13 +72,15 @@ impl Namespace {
         }
         let by_name = |g: &Grant| *g.pod == *pod.name;
         if planted!(GrantByName) && budget.object.status.grants.iter().any(by_name) {
-            return Opinion::Renew { cost: 0 };
+            return Opinion::Renew { cost: 0, basis: Basis::Room };
         }
         let held = self.grants.ledger(&budget.id).get(&pod.name, &pod.pod.uid.to_string());
         let held = held.map(LiveGrant::grant).filter(|grant| grant.stands_for(operation));
         match (held, self.assess_without_grant(budget, pod, operation, exempt)) {
-            (Some(grant), Opinion::Allow { cost }) => Opinion::Renew { cost: cost.max(grant.cost) },
-            (Some(grant), Opinion::Pass) => Opinion::Renew { cost: grant.cost },
+            (Some(grant), Opinion::Allow { cost, basis }) => {
+                Opinion::Renew { cost: cost.max(grant.cost), basis }
+            }
+            (Some(grant), Opinion::Pass) => Opinion::Renew { cost: grant.cost, basis: Basis::Room },
             (_, opinion) => opinion,
         }
     }
@@ -88,7 +104,7 @@ impl Namespace {
             return deny(DenyReason::BeingProcessed, evaluation, None);
         }
         if not_ready && always {
-            return Opinion::Allow { cost: 0 };
+            return Opinion::Allow { cost: 0, basis: Basis::Pod };
         }
         if evaluation.scope == Scope::Workload && pod.replica.is_none() {
             return deny(DenyReason::MissingReference, evaluation, None);
@@ -191,10 +207,10 @@ impl Evaluation {
 fn assess_pod(evaluation: Evaluation, not_ready: bool) -> Opinion {
     let healthy_budget = evaluation.healthy >= evaluation.desired && evaluation.desired > 0;
     if not_ready && healthy_budget {
-        return Opinion::Allow { cost: 0 };
+        return Opinion::Allow { cost: 0, basis: Basis::Room };
     }
     if evaluation.allowed >= 1 {
-        return Opinion::Allow { cost: 1 };
+        return Opinion::Allow { cost: 1, basis: Basis::Room };
     }
     deny(DenyReason::BudgetExhausted, evaluation, None)
 }
@@ -237,15 +253,14 @@ fn assess_replica(
     // be refunded, and then this eviction would be what breaks it.
     let broken =
         || namespace.sound_pods(budget, pod) < min || (is_unled && is_leaderless(&|_| false));
-    let free = if healthy && sound {
-        healthy_pods > min && !namespace.is_leader(pod)
-    } else {
-        enough || (!healthy && always && (tally.summary.leaving || broken()))
-    };
-    if free {
-        Opinion::Allow { cost: 0 }
+    let has_room =
+        if healthy && sound { healthy_pods > min && !namespace.is_leader(pod) } else { enough };
+    if has_room {
+        Opinion::Allow { cost: 0, basis: Basis::Room }
+    } else if !healthy && always && (tally.summary.leaving || broken()) {
+        Opinion::Allow { cost: 0, basis: Basis::Group }
     } else if healthy && sound && evaluation.allowed >= 1 {
-        Opinion::Allow { cost: 1 }
+        Opinion::Allow { cost: 1, basis: Basis::Room }
     } else {
         deny(DenyReason::BudgetExhausted, evaluation, Some(state))
     }

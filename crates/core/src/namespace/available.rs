@@ -1,9 +1,10 @@
 //! `PodUnavailableBudgets`: Kruise's arithmetic, and who may pass (semantics 9).
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
 use super::Namespace;
-use super::assess::{Opinion, ReplicaState, deny};
+use super::assess::{Basis, Opinion, ReplicaState, deny};
 use super::budgets::BudgetEntry;
 use super::evaluate::{Evaluation, Failure, SyncError};
 use super::units::Health;
@@ -64,21 +65,27 @@ impl Namespace {
 
     /// Pods without the label that groups go by: a pool of their own, under the same thresholds.
     pub(super) fn evaluate_pool(&self, budget: &BudgetEntry) -> Evaluation {
-        let pods = budget.tally.unreferenced.iter().filter_map(|name| self.cache.pod(name));
         let (mut there, mut healthy) = (0, 0);
-        let mut scales: BTreeMap<&str, i64> = BTreeMap::new();
-        for pod in pods.filter(|pod| !pod.pod.is_terminal()) {
+        let mut controllers = BTreeSet::new();
+        for pod in self.pool(budget).filter(|pod| !pod.pod.is_terminal()) {
             there += 1;
             healthy += i64::from(pod.is_sound(Health::Available) && pod.granted == 0);
-            let controller = pod.pod.controller.as_deref();
-            let owner = controller
-                .and_then(|c| self.cache.objects.scaled_owner(c))
-                .filter(|o| !o.terminating);
-            scales.extend(owner.and_then(|owner| Some((owner.uid.as_str(), owner.replicas?))));
+            controllers.extend(&pod.pod.controller);
         }
-        // What they should be, if the cache tells; else those that are gone are not missed.
-        let expected = scales.values().sum::<i64>().max(there);
-        Evaluation { scope: Scope::Pod, ..Evaluation::available(budget, expected, healthy) }
+        let evaluation = match self.sum_of_scales(controllers.into_iter()) {
+            Ok(sum) => Evaluation::available(budget, sum.max(there), healthy),
+            Err(None) => {
+                Evaluation { failure: Some(Failure::Processing), ..Evaluation::empty(budget) }
+            }
+            Err(Some(why)) => {
+                Evaluation::available(budget, there, healthy).without_total(budget, why)
+            }
+        };
+        Evaluation { scope: Scope::Pod, ..evaluation }
+    }
+
+    pub(super) fn pool(&self, budget: &BudgetEntry) -> impl Iterator<Item = &PodEntry> {
+        budget.tally.unreferenced.iter().filter_map(|name| self.cache.pod(name))
     }
 
     /// What a disruption of this pod is measured by.
@@ -104,7 +111,7 @@ impl Namespace {
         let ignored = spec.ignored.as_ref().is_some_and(|ignored| ignored.matches(value));
         let protected = spec.operations.contains(&operation) && !pod.pod.facts.no_protect();
         if exempt || ignored || !protected {
-            return Opinion::Allow { cost: 0 };
+            return Opinion::Allow { cost: 0, basis: Basis::Room };
         }
         let mut evaluation = self.evaluation_of(budget, &pod.name);
         if evaluation.failure == Some(Failure::Processing) {
@@ -130,7 +137,7 @@ impl Namespace {
         let alone = surplus || group.as_ref().is_none_or(|group| group.facts.whole_size == 0);
         // It is not what keeps the budget, and may be Ready before this lands: recorded.
         if !sound && alone && (group.is_none() || !evicts) {
-            return Opinion::Allow { cost: 0 };
+            return Opinion::Allow { cost: 0, basis: Basis::Pod };
         }
         if evaluation.failure.is_some() {
             return deny(DenyReason::FailedClosed, evaluation, None);
@@ -140,7 +147,7 @@ impl Namespace {
         let Some(LabelGroup { key, resolution, .. }) = group else {
             evaluation.change_available(put_back);
             if evaluation.allowed >= 1 {
-                return Opinion::Allow { cost: 1 };
+                return Opinion::Allow { cost: 1, basis: Basis::Room };
             }
             return deny(DenyReason::BudgetExhausted, evaluation, None);
         };
@@ -164,12 +171,14 @@ impl Namespace {
         // What only grants make look broken may be whole again, if these come to nothing.
         let broken = || leaving || self.is_broken(budget, &key, whole, min);
         let broken = || planted!(SpareGranted) || broken();
-        let spared = || !evicts && (broken() || (healthy && !sound));
-        let free = !breaks && ((healthy && sound) || enough || spared());
-        if free {
-            Opinion::Allow { cost: 0 }
+        if !breaks && ((healthy && sound) || enough) {
+            Opinion::Allow { cost: 0, basis: Basis::Room }
+        } else if !breaks && !evicts && healthy {
+            Opinion::Allow { cost: 0, basis: Basis::Pod }
+        } else if !breaks && !evicts && broken() {
+            Opinion::Allow { cost: 0, basis: Basis::Group }
         } else if breaks && evaluation.allowed >= 1 {
-            Opinion::Allow { cost: 1 }
+            Opinion::Allow { cost: 1, basis: Basis::Room }
         } else {
             let (label, selected_pods) = (resolution.label.clone(), tally.pods);
             let state = ReplicaState { label, min, healthy_pods, selected_pods, healthy };
@@ -192,8 +201,7 @@ impl Namespace {
         sound < min || live < whole
     }
 
-    /// The scales of the workloads that the pods belong to; those that are gone or going have none. Err(None)
-    /// while one is being read.
+    /// The scales of the workloads that the pods belong to. Err(None) while one is being read.
     fn workload_pods(&self, budget: &BudgetEntry) -> Result<i64, Option<String>> {
         let tally = &budget.tally;
         if tally.controllers.is_empty() && tally.unmanaged_pods > 0 {
@@ -201,8 +209,16 @@ impl Namespace {
                        spec.protectTotalReplicas or an integer minAvailable";
             return Err(Some(why.to_owned()));
         }
+        self.sum_of_scales(tally.controllers.keys())
+    }
+
+    /// Controllers that are gone or going count 0. Err(None) while a scale is being read.
+    fn sum_of_scales<'a>(
+        &'a self,
+        controllers: impl Iterator<Item = &'a Arc<ControllerRef>>,
+    ) -> Result<i64, Option<String>> {
         let mut scales: BTreeMap<&str, i64> = BTreeMap::new();
-        for controller in tally.controllers.keys() {
+        for controller in controllers {
             if let Some(owner) = self.cache.objects.scaled_owner(controller) {
                 let replicas = owner.replicas.unwrap_or(0);
                 scales.insert(&owner.uid, if owner.terminating { 0 } else { replicas });
@@ -220,7 +236,11 @@ impl Namespace {
         Ok(scales.values().sum())
     }
 
-    fn target_pods(&self, budget: &BudgetEntry, target: &Target) -> Result<i64, Option<String>> {
+    pub(super) fn target_pods(
+        &self,
+        budget: &BudgetEntry,
+        target: &Target,
+    ) -> Result<i64, Option<String>> {
         let Target { group_kind, name } = target;
         if Owner::is_watched(group_kind) {
             let owner = self.cache.objects.owner(&group_kind.group, &group_kind.kind, name);

@@ -263,10 +263,13 @@ impl Namespace {
         let own = self.budgets.get(&id).map(|entry| &entry.object);
         // The uid of a budget that was never decoded may be unknown.
         let is_it = own.is_some_and(|own| own.uid == last.uid || own.uid.is_empty());
-        let is_unseen = match own {
-            Some(own) => !is_it && own.version.is_older_than(&last.version),
-            // Nothing is known of a budget that came and went, unless an answer has shown its successor.
-            None => self.successors.contains_key(&id),
+        let is_unseen = if let Some(own) = own {
+            !is_it && own.version.is_older_than(&last.version)
+        } else {
+            // Of a budget that came and went only what it granted is left, and the deletion that a successor waits for.
+            let BudgetStatus { grants, pending_replacements, .. } = &last.status;
+            let left = !grants.is_empty() || !pending_replacements.is_empty();
+            left || self.successors.contains_key(&id)
         };
         if is_unseen {
             // The watch has not shown this budget before. It may have had grants.

@@ -199,7 +199,7 @@ impl Namespace {
         Ok(sum + counts.into_iter().map(|count| self.group_count(count)).sum::<i64>())
     }
 
-    fn source_replicas(&self, source: &Source) -> Result<i64, String> {
+    pub(super) fn source_replicas(&self, source: &Source) -> Result<i64, String> {
         match source {
             Source::Entry { api, workload, entry } => self
                 .cache

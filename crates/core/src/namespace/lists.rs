@@ -5,15 +5,24 @@ use std::collections::BTreeSet;
 use super::budgets::BudgetEntry;
 use super::explain::refuse;
 use super::requests::Stage;
+use super::units::is_unavailable;
 use super::{BudgetId, Context, Namespace};
 use crate::cache::{CatchUp, Claim, Progress, owner_kind};
 use crate::io::{Change, Command, Kind};
-use crate::model::{Budget, Operation, Owner, ResourceVersion, Timestamp};
+use crate::model::{Budget, GroupKind, Operation, Owner, ResourceVersion, Timestamp};
+use crate::replicas::LWS;
 use crate::verdict::DenyReason;
 
 impl Namespace {
-    /// Returns whether this instance may decide by the budget: it has seen everything that the budget's status was
-    /// computed from, and the pods as of the version at which it learned of the budget. If not, asks for a list.
+    /// Returns whether this instance may decide by the budget: it is current, and scales that its pods exceed are as new
+    /// as the pods. If not, asks for what is missing.
+    pub(super) fn may_decide(&mut self, cx: &mut Context<'_>, id: &BudgetId) -> bool {
+        // Both, so that everything that is missing is asked for at once.
+        self.is_current(cx, id) & self.has_new_scales(cx, id)
+    }
+
+    /// Returns whether this instance has seen everything that the budget's status was computed from, and the pods as of
+    /// the version at which it learned of the budget. If not, asks for a list.
     pub(super) fn is_current(&mut self, cx: &mut Context<'_>, id: &BudgetId) -> bool {
         self.catch_up_with(cx, id, true)
     }
@@ -48,8 +57,8 @@ impl Namespace {
         current
     }
 
-    /// Returns whether a budget may name the pod's workload by an owner that this instance has not seen. If so, asks for
-    /// a list.
+    /// Returns whether an owner of the pod bears on the decision and may be another than this instance has seen. If so,
+    /// asks for a list.
     pub(super) fn needs_owners(&mut self, cx: &mut Context<'_>, pod: &str) -> bool {
         let Some(kind) = self.unseen_owner(cx, pod) else { return false };
         if self.catch_up.is_not_served(&kind, cx.now) {
@@ -61,6 +70,15 @@ impl Namespace {
 
     /// Returns the kind of an owner of the pod that may exist and that this instance has not seen.
     fn unseen_owner(&self, cx: &Context<'_>, pod: &str) -> Option<Kind> {
+        // A LeaderWorkerSet that the pod names by its label: the one that is going may be another of the same name.
+        let entry = self.cache.pod(pod)?;
+        let lws = entry.budgets.iter().any(is_unavailable).then(|| self.set_by_label(entry));
+        if lws.flatten().is_some_and(|lws| lws.terminating) {
+            let kind = Kind::Owner(GroupKind::new(Owner::LWS_GROUP, LWS));
+            if !self.catch_up.has_seen(cx.progress, "", &kind, &entry.pod.version) {
+                return Some(kind);
+            }
+        }
         if self.targets.is_empty() {
             return None;
         }
@@ -75,12 +93,19 @@ impl Namespace {
         (!self.catch_up.has_seen(cx.progress, "", &kind, &pod.version)).then_some(kind)
     }
 
-    fn list(&mut self, cx: &mut Context<'_>, kind: Kind) {
-        let (budgets, progress) = (&self.budgets, cx.progress);
-        let claims = || budgets.values().flat_map(|b| b.claims(progress, &kind)).collect();
-        if self.catch_up.begin(&kind, claims) {
-            cx.send(Command::ListNamespace { kind, namespace: self.name.to_string() });
+    pub(super) fn list(&mut self, cx: &mut Context<'_>, kind: Kind) {
+        if self.catch_up.is_listing(&kind) {
+            return;
         }
+        let claims = self.claims(cx.progress, &kind);
+        self.catch_up.begin(&kind, claims);
+        cx.send(Command::ListNamespace { kind, namespace: self.name.to_string() });
+    }
+
+    /// What decisions demand of one kind.
+    fn claims(&self, progress: &Progress, kind: &Kind) -> Vec<Claim> {
+        let of_budgets = self.budgets.values().flat_map(|budget| budget.claims(progress, kind));
+        of_budgets.chain(self.scale_claims(kind)).collect()
     }
 
     /// The request goes on when the watch or the lists in transit have shown what it waits for.
@@ -96,9 +121,10 @@ impl Namespace {
     pub(crate) fn watch_progressed(&mut self, cx: &mut Context<'_>) {
         let progress = cx.progress;
         let has_seen = |c: Claim| self.catch_up.has_seen(progress, &c.budget, &c.kind, &c.version);
-        let claims = |kind| self.budgets.values().flat_map(move |b| b.claims(progress, kind));
+        let claims = |kind| self.claims(progress, kind);
         // Requests also wait here until the watch has shown the budgets that an answer has shown.
-        if self.successors.is_empty() && self.catch_up.listing().flat_map(claims).all(has_seen) {
+        let waits = !self.successors.is_empty() || self.cache.scales.is_awaited();
+        if !waits && self.catch_up.listing().flat_map(claims).all(has_seen) {
             self.start_waiting(cx);
         }
     }
@@ -117,26 +143,26 @@ impl Namespace {
         version: ResourceVersion,
     ) {
         if planted!(IgnoreRisen) {
-            let claims = self.budgets.values().flat_map(|b| b.claims(cx.progress, kind)).collect();
-            self.catch_up.failed(kind);
-            self.catch_up.begin(kind, || claims);
+            let claims = self.claims(cx.progress, kind);
+            self.catch_up.begin(kind, claims);
         }
         let budgets = &self.budgets;
         let exists = |uid: &str| budgets.values().any(|b| b.object.uid == uid);
         self.catch_up.listed(cx.progress, kind, version, exists);
         self.touch_all(cx);
-        self.start_if_all_listed(cx);
+        self.start_if_all_seen(cx);
     }
 
     /// The kind is not served, and the cache holds nothing of it.
     pub(crate) fn nothing_to_list(&mut self, cx: &mut Context<'_>, kind: &Kind) {
         self.catch_up.nothing_to_list(kind, cx.now);
         self.touch_all(cx);
-        self.start_if_all_listed(cx);
+        self.start_if_all_seen(cx);
     }
 
-    fn start_if_all_listed(&mut self, cx: &mut Context<'_>) {
-        if self.catch_up.listing().next().is_none() {
+    /// Requests go on if no list is in transit, and no scale is being read, that they wait for.
+    pub(super) fn start_if_all_seen(&mut self, cx: &mut Context<'_>) {
+        if self.catch_up.listing().next().is_none() && !self.cache.scales.is_awaited() {
             self.start_waiting(cx);
         }
     }
@@ -337,7 +363,7 @@ impl BudgetEntry {
 }
 
 /// The kinds of budgets that an operation asks.
-fn kinds_for(operation: Operation) -> &'static [Kind] {
+pub(super) fn kinds_for(operation: Operation) -> &'static [Kind] {
     match operation {
         Operation::Evict => &[Kind::Budget, Kind::UnavailableBudget],
         Operation::Delete | Operation::Update | Operation::Resize => &[Kind::UnavailableBudget],

@@ -19,6 +19,7 @@ mod grants;
 mod last_look;
 mod lists;
 mod objects;
+mod old_scales;
 mod owners;
 #[cfg(feature = "planted-bugs")]
 mod planted;

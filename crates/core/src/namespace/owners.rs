@@ -12,8 +12,13 @@ use litemap::LiteMap;
 
 use super::budgets::BudgetEntry;
 use super::{BudgetId, Namespace};
-use crate::model::{ControllerRef, GroupKind, Owner, PendingReplacement, PodTemplate, Scope};
-use crate::replicas::{LWS, Member, ReplicaKey, Source, resolve, source_of_groups};
+use crate::cache::{GroupCount, PodEntry};
+use crate::model::{
+    ControllerRef, GroupApi, GroupKind, Owner, PendingReplacement, PodTemplate, Scope,
+};
+use crate::replicas::{
+    HOLDFAST_FIRST, KUBERNETES_FIRST, LWS, Member, ReplicaKey, Source, resolve, source_of_groups,
+};
 
 /// Kind and name of an owner, with the source that most of its pods lead to.
 pub(super) type ExpectedOwners = BTreeMap<(GroupKind, String), Source>;
@@ -60,15 +65,63 @@ impl Namespace {
                 continue;
             }
             if let Some(owner) = self.cache.objects.owner(&kind.group, &kind.kind, name) {
-                absent.extend(self.template_sources(budget, owner));
+                absent.extend(self.template_sources(budget, owner, self.may_group(budget, owner)));
             }
         }
         for pending in budget.replacements().filter(|pending| selects(budget, pending)) {
-            let sources = pending.sources.iter().filter_map(|text| Source::decode(text));
+            let sources = pending.sources.iter().filter_map(|text| self.remembered(budget, text));
             absent.extend(sources.filter(|source| self.is_standing(budget, source)));
         }
         absent.retain(|source| !has_source(&budget.tally.sources, source));
         absent
+    }
+
+    /// The source that a budget's status remembers. An instance that had not seen the owner recorded its `PodGroups`. Then
+    /// another source may stand for them by now.
+    pub(super) fn remembered(&self, budget: &BudgetEntry, text: &str) -> Option<Source> {
+        let source = Source::decode(text)?;
+        let Source::Groups(count) = &source else { return Some(source) };
+        if has_source(&budget.tally.sources, &source) {
+            return Some(source);
+        }
+        let by_pods = self.source_of_groups(budget, count);
+        let own = by_pods.or_else(|| self.source_of_controller(count));
+        Some(own.unwrap_or(source))
+    }
+
+    /// What the pods of these `PodGroups` count by.
+    fn source_of_groups(&self, budget: &BudgetEntry, count: &GroupCount) -> Option<Source> {
+        let is_counted = |name: &str, order: [GroupApi; 2]| {
+            let group = order.iter().find_map(|api| self.cache.objects.group(*api, name));
+            group.and_then(GroupCount::of).as_ref() == Some(count)
+        };
+        let replicas = budget.tally.replicas().filter(|(key, _)| match &***key {
+            ReplicaKey::PodGroup { name } => is_counted(name, KUBERNETES_FIRST),
+            ReplicaKey::AnnotatedGroup { name } => is_counted(name, HOLDFAST_FIRST),
+            _ => false,
+        });
+        let sources = replicas.flat_map(|(_, replica)| replica.resolution().sources.iter());
+        // A Job stands for its own group, and says nothing of the others.
+        let for_all = sources.filter(|s| !matches!(s, Source::Job { .. } | Source::Unknown));
+        // Replicas are in no order to rely on.
+        for_all.min().cloned()
+    }
+
+    /// What pods of the controller of these `PodGroups` would count by.
+    fn source_of_controller(&self, count: &GroupCount) -> Option<Source> {
+        let GroupCount::Controller(_, uid) = count else { return None };
+        let objects = &self.cache.objects;
+        let owner = objects.owners().find(|owner| owner.uid == *uid)?;
+        let root = match &owner.controller {
+            Some(above) => objects.controller(objects.root(above))?,
+            None => owner,
+        };
+        let is_set = root.group_kind.is("apps", "StatefulSet");
+        let (_, own) = entry(root).filter(|_| !is_set || root.group_size.is_some())?;
+        Some(match own {
+            Source::JobSet { name, .. } => Source::JobSet { name, otherwise: Some(count.clone()) },
+            own => own,
+        })
     }
 
     /// Whether the budget counts this source by a pod template, pods or no pods.
@@ -79,7 +132,9 @@ impl Namespace {
                 .contains_key(&(GroupKind::new(group, kind), name.to_owned()))
                 .then(|| self.cache.objects.owner(group, kind, name))?
         });
-        owner.is_some_and(|owner| self.template_sources(budget, owner).contains(source))
+        owner.is_some_and(|owner| {
+            self.template_sources(budget, owner, is_grouped(owner)).contains(source)
+        })
     }
 
     /// Whether a remembered source still says that there should be replicas.
@@ -99,8 +154,30 @@ impl Namespace {
         }
     }
 
-    /// The sources that pods of the owner's templates would have.
-    fn template_sources(&self, budget: &BudgetEntry, owner: &Owner) -> BTreeSet<Source> {
+    /// Returns whether the owner's pods are in groups that its templates do not name, as far as this instance can know.
+    /// Its namespace or somebody else may put them there. Pods of it that are in no group show that nobody does.
+    fn may_group(&self, budget: &BudgetEntry, owner: &Owner) -> bool {
+        if is_grouped(owner) {
+            return true;
+        }
+        if owner.group_kind.is("apps", "StatefulSet") {
+            return false;
+        }
+        let is_ungrouped = |pod: &PodEntry| {
+            let root = pod.pod.controller.as_deref().map(|c| self.cache.objects.root(c));
+            root.is_some_and(|root| root.uid == owner.uid)
+        };
+        let unreferenced = budget.tally.unreferenced.iter();
+        !unreferenced.filter_map(|name| self.cache.pod(name)).any(is_ungrouped)
+    }
+
+    /// The sources that pods of the owner's templates would have. `grouped`: templates that name no group count too.
+    fn template_sources(
+        &self,
+        budget: &BudgetEntry,
+        owner: &Owner,
+        grouped: bool,
+    ) -> BTreeSet<Source> {
         let own = entry(owner).map(|(_, source)| source);
         if let Some(groups) = budget.groups() {
             return source_of_groups(owner, groups).into_iter().collect();
@@ -114,7 +191,7 @@ impl Namespace {
         for template in templates {
             match self.referenced_sources(owner, template) {
                 Some(referenced) => sources.extend(referenced.iter().cloned()),
-                None if is_grouped(owner) => sources.extend(own.clone()),
+                None if grouped => sources.extend(own.clone()),
                 None => {}
             }
         }

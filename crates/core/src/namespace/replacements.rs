@@ -4,6 +4,7 @@
 //! budget remembers two facts: how large a group is that is disrupted as a whole, and where the number of
 //! expected replicas came from. The write that records the grant records them too.
 
+use std::cell::LazyCell;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
@@ -37,10 +38,14 @@ pub(super) struct Unwritten {
 impl BudgetEntry {
     /// Every replacement that the budget waits for, written or not.
     pub(super) fn replacements(&self) -> impl Iterator<Item = &PendingReplacement> {
+        let Unwritten { granted, adopted } = &self.unwritten;
         let written = &self.object.status.pending_replacements;
-        let unwritten = self.unwritten.granted.iter().chain(&self.unwritten.adopted);
-        let is_new = move |p: &&PendingReplacement| !written.iter().any(|w| is_same(w, p));
-        written.iter().chain(unwritten.filter(is_new))
+        let is_in =
+            |of: &[PendingReplacement], p: &PendingReplacement| of.iter().any(|o| is_same(o, p));
+        // A new grant for a pod replaces what an earlier one recorded.
+        let written_before = written.iter().filter(move |p| !is_in(granted, p));
+        let adopted = adopted.iter().filter(move |p| !is_in(granted, p) && !is_in(written, p));
+        granted.iter().chain(written_before).chain(adopted)
     }
 
     /// Whether a write is known to have recorded the replacement, or the grant that it comes from.
@@ -105,9 +110,17 @@ impl Namespace {
         let Some(mut pending) = self.replacement_of(id, grant) else { return };
         let Some(entry) = self.budgets.get_mut(id) else { return };
         let of_pod = |p: &&PendingReplacement| p.pod == pending.pod && p.uid == pending.uid;
+        let is_held = self.grants.ledger(id).get(&grant.pod, &grant.uid).is_some();
         if let Some(size) = entry.replacements().filter(of_pod).map(|p| p.size).max() {
-            if size > 0 || pending.size == 0 {
+            if pending.size == 0 || (size > 0 && is_held) {
                 return;
+            }
+            if size > 0 {
+                // An earlier grant for the pod came to nothing. The size is as old as the grant.
+                entry.sizes_since.remove(&pending.uid);
+                entry.unwritten.granted.retain(|p| !is_same(p, &pending));
+                entry.unwritten.granted.push(pending);
+                return self.refresh_sizes(cx, id);
             }
             // The sources are recorded. The group has come to be disrupted as a whole since then.
             pending.sources.clear();
@@ -222,6 +235,8 @@ impl Namespace {
         if status.pending_replacements.is_empty() || !self.has_seen_all(cx, budget) {
             return;
         }
+        // Looks at every replica, so only if there is a source to be found.
+        let healthy = LazyCell::new(|| budget.tally.healthy_sources());
         status.pending_replacements.retain_mut(|pending| {
             let granted = self.grants.ledger(&budget.id).names(&pending.pod);
             let is_old = budget.size_age(pending, cx.now) >= SIZE_KEPT;
@@ -234,8 +249,8 @@ impl Namespace {
             let is_selected = selects(budget, pending);
             pending.sources.retain(|text| {
                 is_selected
-                    && Source::decode(text).is_some_and(|source| {
-                        let is_back = !granted && has_source(&budget.tally.live_sources, &source);
+                    && self.remembered(budget, text).is_some_and(|source| {
+                        let is_back = !granted && has_source(&healthy, &source);
                         self.is_standing(budget, &source) && !is_back
                     })
             });

@@ -11,13 +11,14 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-use super::assess::{Objection, Opinion};
+use super::assess::{Basis, Objection, Opinion};
 use super::explain::refuse;
+use super::lists::kinds_for;
 use super::units::concerned;
 use super::writer::Op;
 use super::{BudgetId, Context, Covering, Namespace, ReadPurpose};
 use crate::cache::PodEntry;
-use crate::io::{Command, Eviction, PodReadOutcome};
+use crate::io::{Command, Eviction, Kind, PodReadOutcome};
 use crate::model::{BudgetKey, Operation, Phase, Pod, Timestamp};
 use crate::replicas::label_group;
 use crate::timer::Due;
@@ -198,8 +199,8 @@ impl Namespace {
         if self.needs_owners(cx, &name) {
             return self.wait(id);
         }
-        // Every one is asked, so that all lists that are needed are asked for at once.
-        let behind = covering.iter().filter(|budget| !self.is_current(cx, budget)).count();
+        // Every one is asked, so that all that is needed is asked for at once.
+        let behind = covering.iter().filter(|budget| !self.may_decide(cx, budget)).count();
         if behind > 0 {
             return self.wait(id);
         }
@@ -210,6 +211,7 @@ impl Namespace {
             return self.deny(cx, id, refuse(DenyReason::BuiltinBudget, &why));
         }
         let mut objections = Vec::new();
+        let mut basis = Basis::Room;
         let mut grants = Vec::new();
         let mut recorded = Covering::new();
         for budget in &covering {
@@ -218,7 +220,8 @@ impl Namespace {
                     let blamed = if planted!(BlameAnother) { &covering[0] } else { budget };
                     objections.push((blamed.clone(), objection));
                 }
-                Opinion::Allow { cost } | Opinion::Renew { cost } => {
+                Opinion::Allow { cost, basis: of } | Opinion::Renew { cost, basis: of } => {
+                    basis = basis.max(of);
                     grants.push(((**budget).clone(), cost));
                     recorded.push(budget.clone());
                 }
@@ -246,6 +249,9 @@ impl Namespace {
         // A budget that the cache does not have yet may object too.
         if !self.has_recent_budgets(cx, id) {
             return;
+        }
+        if !self.is_proven(cx, id, basis) {
+            return self.prove(cx, id, basis);
         }
         if covering.is_empty() {
             return self.allow(cx, id, AllowReason::NotCovered);
@@ -280,6 +286,30 @@ impl Namespace {
         concerned(&all, eviction.operation).iter().any(|budget| !covering.contains(budget))
     }
 
+    /// Returns whether the cache is new enough for what the allow rests on.
+    pub(super) fn is_proven(&self, cx: &Context<'_>, id: &str, basis: Basis) -> bool {
+        let Some(request) = self.requests.get(id) else { return false };
+        match basis {
+            Basis::Room => true,
+            Basis::Pod => request.is_read,
+            // Pods as of the list of budgets that the request rests on.
+            Basis::Group => {
+                let kinds = kinds_for(request.eviction.operation).iter();
+                let mut listed = kinds.filter_map(|kind| self.budget_lists.version(kind));
+                listed.all(|version| self.catch_up.has_seen(cx.progress, "", &Kind::Pod, version))
+            }
+        }
+    }
+
+    /// The request goes on when the cache is new enough.
+    fn prove(&mut self, cx: &mut Context<'_>, id: &str, basis: Basis) {
+        if basis == Basis::Pod {
+            return self.read_pod(cx, id);
+        }
+        self.list(cx, Kind::Pod);
+        self.wait(id);
+    }
+
     pub(super) fn deny(&mut self, cx: &mut Context<'_>, id: &str, denial: Denial) {
         if let Some(request) = self.requests.get_mut(id) {
             if !request.answered {
@@ -302,6 +332,11 @@ impl Namespace {
             Stage::Reading => (
                 DenyReason::BeingProcessed,
                 "the API server did not answer in time when asked for the pod",
+            ),
+            Stage::Parked if self.waiting.contains(id) => (
+                DenyReason::BeingProcessed,
+                "the decision needs newer objects than Holdfast's watches have shown, and the API server has not \
+                 answered in time when asked for them; try again in a moment",
             ),
             Stage::Parked => (
                 DenyReason::BeingProcessed,
@@ -342,7 +377,9 @@ impl Namespace {
         operation: Operation,
         exempt: bool,
     ) -> Opinion {
-        let Some(entry) = self.budgets.get(budget) else { return Opinion::Allow { cost: 0 } };
+        let Some(entry) = self.budgets.get(budget) else {
+            return Opinion::Allow { cost: 0, basis: Basis::Room };
+        };
         let opinion = self.assess(entry, pod, operation, exempt);
         let uid = pod.pod.uid.to_string();
         let ledger = self.grants.ledger(budget);

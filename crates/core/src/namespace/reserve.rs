@@ -1,6 +1,6 @@
 //! A request takes its turn at one budget's writer after the other.
 
-use super::assess::Opinion;
+use super::assess::{Basis, Opinion};
 use super::explain::{not_deleted, refuse};
 use super::requests::{Request, Reserving, Stage, unsynced};
 use super::units::concerned;
@@ -165,7 +165,9 @@ impl Namespace {
             self.deny(cx, id, denial);
             return Turn::Done;
         }
-        if !self.is_current(cx, budget) {
+        let pod = self.requests.get(id).map(|request| request.eviction.pod.name.clone());
+        let needs_owners = pod.is_some_and(|pod| self.needs_owners(cx, &pod));
+        if needs_owners || !self.may_decide(cx, budget) {
             self.refund(cx, id);
             self.wait(id);
             return Turn::Done;
@@ -222,9 +224,9 @@ impl Namespace {
         };
         let Eviction { operation, exempt, .. } = *eviction;
         let uid = entry.pod.uid.to_string();
-        let cost = match self.opinion(cx.now, budget, entry, operation, exempt) {
-            Opinion::Allow { cost } | Opinion::Renew { cost } => cost,
-            Opinion::Pass => 0,
+        let (cost, basis) = match self.opinion(cx.now, budget, entry, operation, exempt) {
+            Opinion::Allow { cost, basis } | Opinion::Renew { cost, basis } => (cost, basis),
+            Opinion::Pass => (0, Basis::Room),
             Opinion::Deny(objection) => {
                 let (name, reason) = (entry.name.clone(), objection.reason);
                 let denial = self.explain(entry, operation, &[(budget.clone(), objection)]);
@@ -235,8 +237,12 @@ impl Namespace {
                 return None;
             }
         };
-        let replica = self.replica_label(budget, entry);
-        Some(Weighed { cost, replica, uid, targeted: entry.pod.is_targeted() })
+        let (replica, targeted) = (self.replica_label(budget, entry), entry.pod.is_targeted());
+        if !self.is_proven(cx, id, basis) {
+            self.restart(cx, id);
+            return None;
+        }
+        Some(Weighed { cost, replica, uid, targeted })
     }
 
     fn weigh_pending(

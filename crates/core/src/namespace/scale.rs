@@ -4,7 +4,7 @@ use std::borrow::Cow;
 
 use super::budgets::BudgetEntry;
 use super::{BudgetId, Context, Namespace};
-use crate::cache::{ScaleKey, scale_key};
+use crate::cache::{Answered, ScaleKey, scale_key};
 use crate::io::{Command, ScaleOutcome};
 use crate::model::{ControllerRef, GroupKind, Owner, Scope};
 use crate::timer::Due;
@@ -19,10 +19,14 @@ impl Namespace {
             .map(Cow::into_owned)
             .collect();
         for reference in missing {
-            self.cache.scales.begin(&reference);
-            let namespace = self.name.to_string();
-            cx.send(Command::ReadScale { namespace, owner: reference });
+            if self.cache.scales.begin(&reference) {
+                self.read_scale(cx, reference);
+            }
         }
+    }
+
+    pub(super) fn read_scale(&self, cx: &mut Context<'_>, owner: ControllerRef) {
+        cx.send(Command::ReadScale { namespace: self.name.to_string(), owner });
     }
 
     pub(crate) fn scale_read(
@@ -31,27 +35,35 @@ impl Namespace {
         owner: &ControllerRef,
         outcome: ScaleOutcome,
     ) {
-        let Some(answered) = self.cache.scales.answer(owner, outcome) else { return };
-        let (kind, name) = scale_key(owner);
-        cx.timers.at(cx.now + answered.again_after, &self.name, Due::Scale { kind, name });
-        if answered.has_changed {
-            for id in self.budgets_scaled_by(&scale_key(owner)) {
-                self.touch(cx, &id);
+        match self.cache.scales.answer(owner, outcome, cx.now) {
+            None => {}
+            Some(Answered::ReadAgain(owner)) => self.read_scale(cx, owner),
+            Some(Answered::Taken { has_changed, due }) => {
+                let key = scale_key(owner);
+                let (kind, name) = key.clone();
+                cx.timers.at(due, &self.name, Due::Scale { kind, name });
+                if has_changed {
+                    for id in self.budgets_scaled_by(&key) {
+                        self.touch(cx, &id);
+                    }
+                }
+                self.start_if_all_seen(cx);
             }
         }
     }
 
     pub(super) fn refresh_scale(&mut self, cx: &mut Context<'_>, kind: &GroupKind, name: &str) {
         let key = (kind.clone(), name.to_owned());
-        let Some(reference) = self.cache.scales.reference(&key).cloned() else { return };
+        let Some(reference) = self.cache.scales.due(&key, cx.now).cloned() else { return };
         let is_watched = self.cache.objects.scaled_owner(&reference).is_some();
         if is_watched || self.budgets_scaled_by(&key).is_empty() {
             return self.cache.scales.forget(&key);
         }
         // A same-named successor of the owner has another uid.
         let owner = self.current_reference(&key).unwrap_or(reference);
-        self.cache.scales.refresh(&key, &owner);
-        cx.send(Command::ReadScale { namespace: self.name.to_string(), owner });
+        if self.cache.scales.refresh(&key, &owner) {
+            self.read_scale(cx, owner);
+        }
     }
 
     fn current_reference(&self, key: &ScaleKey) -> Option<ControllerRef> {
@@ -65,13 +77,14 @@ impl Namespace {
     }
 }
 
-/// The controllers whose scales a budget of single pods goes by.
+/// The controllers whose scales the budget goes by, for single pods and for pods without the label that groups go by.
 fn scaled_by(budget: &BudgetEntry) -> impl Iterator<Item = Cow<'_, ControllerRef>> {
     let of_pods = budget.scope == Scope::Pod;
-    let is_pub = budget.object.spec.unavailable.is_some();
+    let has_pool = budget.groups().is_some() && !budget.tally.unreferenced.is_empty();
     let target = budget.target().filter(|t| of_pods && !Owner::is_watched(&t.group_kind));
+    let is_pub = budget.object.spec.unavailable.is_some();
     let pods = of_pods && budget.target().is_none();
-    let pods = pods && (is_pub || budget.object.spec.needs_total());
+    let pods = has_pool || (pods && (is_pub || budget.object.spec.needs_total()));
     let controllers = pods.then_some(budget.tally.controllers.keys()).into_iter().flatten();
     let target = target.map(|target| Cow::Owned(target.reference()));
     controllers.map(|c| Cow::Borrowed(&**c)).chain(target)

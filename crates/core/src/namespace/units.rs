@@ -318,12 +318,17 @@ impl Namespace {
         self.targets_of(&pod.labels, pod.pod.controller.as_deref()).contains(target)
     }
 
+    /// The `LeaderWorkerSet` that the pod's label names.
+    pub(super) fn set_by_label(&self, pod: &PodEntry) -> Option<&Owner> {
+        let name = self.cache.known().label(pod, LWS_NAME)?;
+        self.cache.objects.owner(Owner::LWS_GROUP, LWS, name)
+    }
+
     /// Whether a workload that the pod belongs to is going: what is left of it goes too, and nothing is to
     /// stand in its way. That one is gone the cache cannot prove: its watch may be behind that of the pods.
     pub(super) fn is_abandoned_by_owner(&self, pod: &PodEntry) -> bool {
         let Some(controller) = pod.pod.controller.as_deref() else { return false };
-        let lws = self.cache.known().label(pod, LWS_NAME);
-        let lws = lws.and_then(|lws| self.cache.objects.owner(Owner::LWS_GROUP, LWS, lws));
+        let lws = self.set_by_label(pod);
         let links = self.cache.objects.chain(controller);
         let mut owners = links.filter_map(|link| self.cache.objects.controller(link)).chain(lws);
         owners.any(|owner| owner.terminating)

@@ -75,8 +75,8 @@ impl Namespace {
 
     fn answer(&self, now: Timestamp, id: &BudgetId, pod: &PodEntry) -> Answer {
         let objection = match self.opinion(now, id, pod, Operation::Evict, false) {
-            Opinion::Allow { cost } => return Answer::Allow { cost },
-            Opinion::Renew { cost } => return Answer::Granted { cost },
+            Opinion::Allow { cost, .. } => return Answer::Allow { cost },
+            Opinion::Renew { cost, .. } => return Answer::Granted { cost },
             Opinion::Pass => return Answer::Pass,
             Opinion::Deny(objection) => objection,
         };

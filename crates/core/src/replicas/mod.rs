@@ -26,7 +26,7 @@ pub(crate) use labelled::{
     GroupFacts, LWS, LWS_NAME, LabelGroup, UNKNOWN_SIZE, label_group, source_of_groups,
 };
 pub(crate) use resolution::{Member, MinCount, Resolution};
-pub(crate) use resolver::{resolve, unreadable_size};
+pub(crate) use resolver::{HOLDFAST_FIRST, KUBERNETES_FIRST, resolve, unreadable_size};
 pub(crate) use source::Source;
 
 use crate::cache::{ObjectName, Objects};

@@ -12,8 +12,8 @@ use crate::model::{
     WorkloadEntry,
 };
 
-const KUBERNETES_FIRST: [GroupApi; 2] = [GroupApi::Kubernetes, GroupApi::Holdfast];
-const HOLDFAST_FIRST: [GroupApi; 2] = [GroupApi::Holdfast, GroupApi::Kubernetes];
+pub(crate) const KUBERNETES_FIRST: [GroupApi; 2] = [GroupApi::Kubernetes, GroupApi::Holdfast];
+pub(crate) const HOLDFAST_FIRST: [GroupApi; 2] = [GroupApi::Holdfast, GroupApi::Kubernetes];
 
 /// Resolves a replica from its members, and says which objects were looked at, found or not: when one of them changes,
 /// the replica is resolved again.

@@ -199,7 +199,22 @@ impl Harness {
                 let listed = listed.filter(|b| b.key.object.namespace == namespace);
                 listed.map(|b| Input::Budget(Change::Applied(b.clone()))).collect()
             }
-            _ => panic!("a lone instance lists pods and budgets only, not {kind}"),
+            Kind::PodGroup(api) => {
+                let of_kind = self.world.groups.values().filter(|group| group.api == *api);
+                let here = of_kind.filter(|group| group.key.namespace == namespace);
+                here.map(|group| Input::PodGroup(Change::Applied(group.clone()))).collect()
+            }
+            Kind::Workload(api) => {
+                let of_kind = self.world.workloads.values().filter(|of| of.api == *api);
+                let here = of_kind.filter(|workload| workload.key.namespace == namespace);
+                here.map(|workload| Input::Workload(Change::Applied(workload.clone()))).collect()
+            }
+            Kind::Owner(kind) => {
+                let of_kind = self.world.owners.values().filter(|o| o.group_kind == *kind);
+                let here = of_kind.filter(|owner| owner.key.namespace == namespace);
+                here.map(|owner| Input::Owner(Change::Applied(owner.clone()))).collect()
+            }
+            Kind::BuiltinBudget => panic!("no decision asks for a list of {kind}"),
         };
         SnapshotOutcome::Listed { version: self.world.version(), objects }
     }

@@ -5,9 +5,9 @@ use holdfast_core::model::{
     Budget, GroupApi, GroupKind, Owner, PendingReplacement, Pod, PodTemplate, Scope,
 };
 
-use super::budget::unit;
-use super::expected::{Source, by_counting_groups, by_kind, by_workload, sources_of};
-use super::replica::{Replica, by_reference, is_leaving, is_whole, members, min_count, replica_of};
+use super::budget::{is_healthy_replica, unit};
+use super::expected::{Source, by_counting_groups, by_kind, by_workload, root_owner, sources_of};
+use super::replica::{Replica, by_reference, is_whole, members, min_count, replica_of};
 use super::{Snapshot, matches_labels, selects};
 
 /// Sources by template and by memory, beside those that pods have brought in. None in the list is unknown.
@@ -17,7 +17,7 @@ pub fn absent_sources(
     present: &[(Source, i64)],
     all: &[Replica],
 ) -> Vec<Option<(Source, i64)>> {
-    let mut found = by_templates(world, budget, present, all);
+    let mut found = by_templates(world, budget, (present, all), true);
     let selector = budget.spec.selector.as_ref();
     let is_selected = |pending: &&PendingReplacement| {
         selector.is_some_and(|s| matches_labels(s, &pending.labels))
@@ -33,8 +33,8 @@ pub fn absent_sources(
 fn by_templates(
     world: &Snapshot,
     budget: &Budget,
-    present: &[(Source, i64)],
-    all: &[Replica],
+    (present, all): (&[(Source, i64)], &[Replica]),
+    presumed: bool,
 ) -> Vec<Option<(Source, i64)>> {
     let namespace = &budget.key.object.namespace;
     let mut found = Vec::new();
@@ -47,20 +47,22 @@ fn by_templates(
             continue;
         }
         for template in owner.pods.templates.iter().filter(|t| will_select(budget, t)) {
-            found.extend(by_template(world, namespace, owner, template, all));
+            found.extend(by_template(world, budget, (owner, template), all, presumed));
         }
     }
     found
 }
 
-/// The source that pods of the template would have; empty if they would be in no group.
+/// The source that pods of the template would have, `presumed`: also if only their owner's namespace or somebody else may
+/// put them into groups; empty if they would be in no group.
 fn by_template(
     world: &Snapshot,
-    namespace: &str,
-    owner: &Owner,
-    template: &PodTemplate,
+    budget: &Budget,
+    (owner, template): (&Owner, &PodTemplate),
     all: &[Replica],
+    presumed: bool,
 ) -> Vec<Option<(Source, i64)>> {
+    let namespace = budget.key.object.namespace.as_str();
     let is_lws = owner.group_kind.is(Owner::LWS_GROUP, "LeaderWorkerSet");
     if is_lws && world.config.lws {
         return vec![by_kind(world, namespace, owner, all)];
@@ -74,8 +76,22 @@ fn by_template(
         ];
     }
     let is_set = owner.group_kind.is("apps", "StatefulSet");
-    let is_grouped = if is_set { owner.group_size.is_some() } else { owner.pods.grouped };
+    let is_grouped = if is_set {
+        owner.group_size.is_some()
+    } else {
+        owner.pods.grouped || (presumed && !has_ungrouped_pod(world, budget, owner))
+    };
     if is_grouped { vec![by_kind(world, namespace, owner, all)] } else { Vec::new() }
+}
+
+/// Whether a selected pod shows that the owner's pods are in no groups.
+fn has_ungrouped_pod(world: &Snapshot, budget: &Budget, owner: &Owner) -> bool {
+    let namespace = budget.key.object.namespace.as_str();
+    world.pods.iter().any(|pod| {
+        let is_owned =
+            || root_owner(world, namespace, pod).is_some_and(|root| root.uid == owner.uid);
+        selects(budget, pod) && replica_of(world, pod).is_none() && is_owned()
+    })
 }
 
 /// What a remembered source says today, if it still says anything.
@@ -95,6 +111,25 @@ fn standing(
         let number = by_kind(world, namespace, owner, all)?;
         (is_active(owner) && is_selected).then_some(number)
     };
+    let counts = |root: &Owner| by_kind(world, namespace, root, all).is_some();
+    // The writer may not have seen what the pods of these groups count by.
+    let instead = |count: &Source| {
+        let own = |replica: &&Replica| {
+            by_counting_groups(world, namespace, replica).is_some_and(|(own, _)| own == *count)
+        };
+        let sources = all.iter().flat_map(|r| sources_of(world, namespace, r, all)).flatten();
+        if sources.map(|(source, _)| source).any(|source| source == *count) {
+            return None;
+        }
+        let sources = all.iter().filter(own).flat_map(|r| sources_of(world, namespace, r, all));
+        let texts = sources.flatten().map(|(source, _)| encode_source(world, &source));
+        let rank = |text: &String| {
+            let kinds = ["Workload/", "LeaderWorkerSet/", "JobSet/", "StatefulSet/"];
+            kinds.iter().position(|kind| text.starts_with(kind))
+        };
+        let ranked = texts.filter_map(|text| Some((rank(&text)?, text)));
+        ranked.min().map(|(_, text)| standing(world, budget, &text, all))
+    };
     let groups = |is_one: &dyn Fn(&holdfast_core::model::PodGroup) -> bool| {
         let mut groups = world.groups.iter().filter(|g| g.key.namespace == namespace);
         let group = groups.find(|g| !g.terminating && is_one(g))?;
@@ -102,7 +137,11 @@ fn standing(
             GroupApi::Kubernetes => Replica::PodGroup { name: group.key.name.clone() },
             GroupApi::Holdfast => Replica::Annotation { name: group.key.name.clone() },
         };
-        by_counting_groups(world, namespace, &replica)
+        let counted = by_counting_groups(world, namespace, &replica);
+        match counted.as_ref().and_then(|(count, _)| instead(count)) {
+            Some(other) => other,
+            None => counted,
+        }
     };
     match parts[..] {
         ["LeaderWorkerSet", name] => owner(Owner::LWS_GROUP, "LeaderWorkerSet", name),
@@ -120,12 +159,28 @@ fn standing(
             g.api == api(of)
                 && own.is_some_and(|t| t.workload == workload && t.template == template)
         }),
+        // The writer may not have seen the owner.
+        ["PodGroupsOfController", _, uid] if root_of(world, uid).is_some_and(&counts) => {
+            let root = root_of(world, uid)?;
+            owner(&root.group_kind.group, &root.group_kind.kind, &root.key.name)
+        }
         ["PodGroupsOfController", of, uid] => groups(&|g| {
             let own = g.controller.as_ref().filter(|_| g.template.is_none());
             g.api == api(of) && own.is_some_and(|c| c.uid == uid)
         }),
         _ => panic!("a source that nobody can read: {text}"),
     }
+}
+
+/// The root of the controller chain of the owner with this uid.
+fn root_of<'a>(world: &'a Snapshot, uid: &str) -> Option<&'a Owner> {
+    let mut root = world.owners.iter().find(|owner| owner.uid == uid)?;
+    for _ in 0..8 {
+        let Some(above) = &root.controller else { return Some(root) };
+        let next = world.owner(&above.group_kind, &root.key.namespace, &above.name);
+        root = next.filter(|owner| owner.uid == above.uid)?;
+    }
+    None
 }
 
 /// Not being deleted, finished or suspended, and it wants pods.
@@ -184,7 +239,7 @@ pub fn replacement(world: &Snapshot, budget: &Budget, pod: &Pod) -> Option<(i64,
     let live = i64::try_from(live.count()).expect("few");
     let size = if is_sized { live.max(remembered_size(budget, &replica)) } else { 0 };
     let all = unfinished(world, budget);
-    let by_templates = by_templates(world, budget, &[], &all);
+    let by_templates = by_templates(world, budget, (&[], &all), false);
     let sources = sources_of(world, namespace, &replica, &all).into_iter().flatten();
     let kept = sources.filter(|source| !by_templates.contains(&Some(source.clone())));
     let texts = kept.map(|(source, _)| encode_source(world, &source));
@@ -222,7 +277,7 @@ pub fn may_forget(
     let Some(source) = standing(world, budget, text, &all) else { return true };
     let selected = world.pods_in(namespace).filter(|pod| selects(budget, pod) && is_live(pod));
     let mut back = selected.filter_map(|pod| replica_of(world, pod)).filter(|replica| {
-        !is_leaving(world, namespace, replica)
+        is_healthy_replica(world, budget, replica)
             && sources_of(world, namespace, replica, &all).contains(&Some(source.clone()))
     });
     !is_granted && back.next().is_some()

@@ -195,7 +195,7 @@ pub fn by_kind(
 }
 
 /// The last reference of the controller chain, if its object is known with that uid.
-fn root_owner<'a>(world: &'a Snapshot, namespace: &str, pod: &Pod) -> Option<&'a Owner> {
+pub fn root_owner<'a>(world: &'a Snapshot, namespace: &str, pod: &Pod) -> Option<&'a Owner> {
     let mut reference = pod.controller.as_ref()?;
     // A chain longer than all owners has a loop.
     for _ in 0..=world.owners.len() {

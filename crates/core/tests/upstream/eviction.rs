@@ -231,6 +231,8 @@ fn still_being_processed() {
     assert_cause(denial(&verdict, DenyReason::BeingProcessed), processed);
     let outcome = ScaleOutcome::Found { uid: controller.uid.clone(), replicas: 0 };
     let namespace = NAMESPACE.to_owned();
+    lone.are_scales_silent = false;
+    lone.scales.insert("thing".to_owned(), outcome.clone());
     lone.feed(Input::ScaleRead { namespace, owner: controller, outcome });
     lone.settle();
     lone.verify("pdb", (0, 1, 0, 0));

@@ -43,6 +43,8 @@ pub struct Lone {
     pub writes: usize,
     /// Objects that cannot be decoded, as the watch told of them. Lists hold them too.
     garbled: Vec<Input>,
+    /// `PodGroups`, Workloads and owners, as the watch told of them last.
+    others: Vec<Input>,
     held: Vec<Command>,
     asked: usize,
     verdicts: BTreeMap<String, Verdict>,
@@ -73,6 +75,7 @@ impl Lone {
             are_reads_silent: false,
             writes: 0,
             garbled: Vec::new(),
+            others: Vec::new(),
             held: Vec::new(),
             asked: 0,
             verdicts: BTreeMap::new(),
@@ -93,6 +96,7 @@ impl Lone {
         } else if let Some((kind, key, _)) = input.subject() {
             self.garbled.retain(|garbled| subject(garbled) != Some((&kind, key)));
         }
+        self.note_other(&input);
         let mut inputs = std::collections::VecDeque::from([input]);
         while let Some(input) = inputs.pop_front() {
             self.engine.handle(self.now, input);
@@ -109,6 +113,26 @@ impl Lone {
         self.garbled.push(input);
     }
 
+    fn note_other(&mut self, input: &Input) {
+        let is_other =
+            |kind: &Kind| matches!(kind, Kind::PodGroup(_) | Kind::Workload(_) | Kind::Owner(_));
+        let Some((kind, key, _)) = input.subject().filter(|(kind, ..)| is_other(kind)) else {
+            return;
+        };
+        self.others.retain(|other| {
+            other.subject().is_none_or(|(of, name, _)| (&of, name) != (&kind, key))
+        });
+        let is_gone = matches!(
+            input,
+            Input::PodGroup(Change::Deleted(_))
+                | Input::Workload(Change::Deleted(_))
+                | Input::Owner(Change::Deleted(_))
+        );
+        if !is_gone {
+            self.others.push(input.clone());
+        }
+    }
+
     fn listed(&self, kind: &Kind, namespace: &str) -> Vec<Input> {
         let readable: Vec<Input> = match kind {
             Kind::Pod => {
@@ -119,7 +143,10 @@ impl Lone {
                 let budgets = self.budgets.values().filter(|b| b.key.kind.watched() == *kind);
                 budgets.map(|b| Input::Budget(Change::Applied(b.clone()))).collect()
             }
-            _ => panic!("a lone instance lists pods and budgets only, not {kind}"),
+            _ => {
+                let is_of = |input: &&Input| input.subject().is_some_and(|(of, ..)| of == *kind);
+                self.others.iter().filter(is_of).cloned().collect()
+            }
         };
         let garbled = self.garbled.iter().filter(|g| subject(g).is_some_and(|(of, _)| of == kind));
         let is_garbled = |object: &Input| {

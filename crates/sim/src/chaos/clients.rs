@@ -307,7 +307,9 @@ pub(super) fn describe(command: &Command) -> String {
         Command::WriteStatus { budget, status, .. } => {
             let granted: Vec<_> =
                 status.grants.iter().map(|g| (&g.pod, &g.uid, &g.eviction, g.cost)).collect();
-            format!("WriteStatus {budget} {granted:?}")
+            let pending: Vec<_> =
+                status.pending_replacements.iter().map(|p| (&p.pod, p.size, &p.sources)).collect();
+            format!("WriteStatus {budget} {granted:?} waits for {pending:?}")
         }
         Command::ReadBudget { budget, .. } => format!("ReadBudget {budget}"),
         Command::ReadPod { pod, .. } => format!("ReadPod {pod}"),

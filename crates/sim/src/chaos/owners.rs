@@ -25,7 +25,9 @@ impl Params {
             }
             Owners::GroupSets | Owners::Jobs => each.collect(),
             Owners::JobSets => {
-                let made = owner(Owner::JOBSET_GROUP, "JobSet", half(part)).grouped();
+                let made = owner(Owner::JOBSET_GROUP, "JobSet", half(part));
+                // Otherwise their namespace asks for groups.
+                let made = if self.same_name { made.grouped() } else { made };
                 let made = self.templated(made.replicas(number(groups().count())), half(part));
                 [made].into_iter().chain(each).collect()
             }

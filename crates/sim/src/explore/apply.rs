@@ -10,7 +10,7 @@ use holdfast_core::{Command, Eviction, Input, Kind};
 use super::fingerprint::Digest;
 use super::possible::CALL_SECS_MAX;
 use super::process::{Call, Process};
-use super::start::{config, kind_of, new_budget, new_pod};
+use super::start::{config, kind_of, new_budget, new_pod, scaled};
 use super::state::{Allowed, Answer, HeldGrant, Instance, State};
 use super::step::{Step, Watched};
 use crate::instance::no_answer;
@@ -60,6 +60,7 @@ impl State {
             Step::Unready(n) => self.unready(at(n)),
             Step::Edit(n) => self.edit(at(n)),
             Step::Recreate(n) => self.recreate(at(n)),
+            Step::ScaleUp(n) => self.scale_up(at(n)),
             Step::Advance(n) => {
                 self.clients.used.spans[at(n)] += 1;
                 self.advance(self.scope.spans[at(n)].secs);
@@ -272,6 +273,18 @@ impl State {
         let key = self.layout.budgets[n].clone();
         self.discard::<Budget>(&key);
         self.store(new_budget(self.scope, n).into_budget());
+    }
+
+    fn scale_up(&mut self, n: usize) {
+        self.clients.used.scale_ups += 1;
+        let replica = self.scope.replicas[n];
+        self.store(scaled(&replica, replica.pods));
+        for (index, (of, _)) in self.scope.pods().enumerate() {
+            let is_there = self.objects().pods.contains_key(&self.layout.pods[index]);
+            if of == n && !is_there {
+                self.store(Pod { ready: true, ..new_pod(self.scope, index) });
+            }
+        }
     }
 
     fn crash(&mut self, n: usize) {

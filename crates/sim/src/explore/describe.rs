@@ -41,6 +41,9 @@ impl State {
             Step::Unready(n) => format!("pod {} stops being ready", pod(n)),
             Step::Edit(n) => format!("budget {} gets its other threshold", budget(n)),
             Step::Recreate(n) => format!("budget {} is deleted and created again", budget(n)),
+            Step::ScaleUp(n) => {
+                format!("{} is scaled up", self.scope.replicas[usize::from(n)].name)
+            }
             Step::Advance(n) => {
                 format!("{} s pass", self.scope.spans[usize::from(n)].secs)
             }

@@ -1,5 +1,6 @@
 //! Which steps are possible in a state.
 
+use super::scope::Shape;
 use super::state::State;
 use super::step::{Step, Watched};
 
@@ -94,6 +95,11 @@ impl State {
                         steps.push(Step::Delete(n));
                     }
                 }
+            }
+        }
+        for (n, replica) in scope.replicas.iter().enumerate() {
+            if matches!(replica.shape, Shape::Scaled) && used.scale_ups < scope.scale_ups {
+                steps.push(Step::ScaleUp(index(n)));
             }
         }
         for (n, budget) in scope.budgets.iter().enumerate() {

@@ -36,6 +36,7 @@ pub struct Scope {
     pub flaps: u8,
     pub edits: u8,
     pub recreations: u8,
+    pub scale_ups: u8,
     pub refusals: u8,
     pub spans: &'static [Span],
     /// The most seconds that the status may hold a grant of a pod that lives on.
@@ -61,6 +62,8 @@ pub enum Shape {
     LeaderWorkerSet,
     /// The same with a pod template, by which it counts without pods.
     Templated,
+    /// A `LeaderWorkerSet` that begins with one group and may be scaled up. Each of the pods is a group.
+    Scaled,
 }
 
 /// A budget of these replicas.

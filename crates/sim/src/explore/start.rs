@@ -7,7 +7,7 @@ use holdfast_core::model::{GroupApi, GroupKind, Owner, Timestamp};
 use holdfast_core::{Config, Kind};
 
 use super::process::Memo;
-use super::scope::{Scope, Shape};
+use super::scope::{Replica, Scope, Shape};
 use super::state::{Asked, Clients, Instance, Layout, State, Stored, Used};
 use super::step::Watched;
 use crate::builders::{BudgetBuilder, budget, group, owner, pod};
@@ -62,6 +62,9 @@ impl State {
                 Shape::Whole => {
                     self.store(group(replica.name).gang(1).disrupt_whole().into_group());
                 }
+                Shape::Scaled => {
+                    self.store(scaled(replica, 1));
+                }
                 Shape::LeaderWorkerSet | Shape::Templated => {
                     let lws = owner(Owner::LWS_GROUP, "LeaderWorkerSet", replica.name).replicas(1);
                     let is_templated = matches!(replica.shape, Shape::Templated);
@@ -72,7 +75,10 @@ impl State {
                 }
             }
         }
-        for index in 0..scope.pods().count() {
+        for (index, (replica, name)) in scope.pods().enumerate() {
+            if matches!(scope.replicas[replica].shape, Shape::Scaled) && member(&name) > 0 {
+                continue;
+            }
             let mut pod = new_pod(scope, index);
             pod.ready = true;
             self.store(pod);
@@ -100,9 +106,21 @@ pub(super) fn new_pod(scope: &Scope, index: usize) -> holdfast_core::model::Pod 
     let builder = match of.shape {
         Shape::Gang(_) | Shape::Whole => builder.group(of.name),
         Shape::LeaderWorkerSet | Shape::Templated => builder.lws(of.name, 0, i64::from(of.pods)),
+        Shape::Scaled => builder.lws(of.name, member(&name), 1),
     };
     let covering = scope.budgets_of(replica);
     covering.fold(builder, |builder, budget| builder.label(budget.name, "yes")).into_parts().0
+}
+
+/// The number in a pod's name.
+fn member(pod: &str) -> i64 {
+    pod.rsplit('-').next().and_then(|n| n.parse().ok()).expect("the name ends with a number")
+}
+
+/// The owner of a replica of this shape that is scaled.
+pub(super) fn scaled(replica: &Replica, groups: u8) -> Owner {
+    let lws = owner(Owner::LWS_GROUP, "LeaderWorkerSet", replica.name);
+    lws.replicas(groups.into()).into_owner()
 }
 
 pub(super) fn new_budget(scope: &Scope, index: usize) -> BudgetBuilder {

@@ -112,6 +112,7 @@ pub(super) struct Used {
     pub(super) flaps: u8,
     pub(super) edits: u8,
     pub(super) recreations: u8,
+    pub(super) scale_ups: u8,
     pub(super) refusals: u8,
     pub(super) spans: Vec<u8>,
 }

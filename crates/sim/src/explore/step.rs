@@ -35,6 +35,8 @@ pub enum Step {
     Edit(u8),
     /// The budget is deleted and created again.
     Recreate(u8),
+    /// The owner of a replica is scaled up, and its new pods are ready at once.
+    ScaleUp(u8),
     /// So much time passes: the `n`-th of the scope's spans.
     Advance(u8),
     /// The API server carries out allowed eviction `n`.
@@ -89,6 +91,7 @@ impl fmt::Display for Step {
             Self::Unready(n) => write!(f, "unready:{n}"),
             Self::Edit(n) => write!(f, "edit:{n}"),
             Self::Recreate(n) => write!(f, "recreate:{n}"),
+            Self::ScaleUp(n) => write!(f, "scale-up:{n}"),
             Self::Advance(n) => write!(f, "advance:{n}"),
             Self::CarryOut(n) => write!(f, "carry-out:{n}"),
             Self::Refuse(n) => write!(f, "refuse:{n}"),
@@ -125,6 +128,7 @@ impl FromStr for Step {
             "unready" => Self::Unready(number(rest)?),
             "edit" => Self::Edit(number(rest)?),
             "recreate" => Self::Recreate(number(rest)?),
+            "scale-up" => Self::ScaleUp(number(rest)?),
             "advance" => Self::Advance(number(rest)?),
             "carry-out" => Self::CarryOut(number(rest)?),
             "refuse" => Self::Refuse(number(rest)?),
@@ -161,11 +165,11 @@ mod tests {
     #[test]
     fn a_schedule_reads_as_it_is_written() {
         let text = "ask:0 call:0.1 answer:1.0 lose:0.0 give-up:0.2 late:0 event:1.pod crash:0 \
-                    restart:0 delete:3 create:3 ready:3 unready:2 edit:0 recreate:1 advance:1 \
-                    carry-out:0 refuse:0";
+                    restart:0 delete:3 create:3 ready:3 unready:2 edit:0 recreate:1 scale-up:0 \
+                    advance:1 carry-out:0 refuse:0";
         let schedule: Schedule = text.parse().expect("it is a schedule");
         assert_eq!(schedule.to_string(), text);
-        assert_eq!(schedule.0.len(), 18);
+        assert_eq!(schedule.0.len(), 19);
         assert!("event:1.node".parse::<Step>().is_err());
         assert!("ask".parse::<Step>().is_err());
     }

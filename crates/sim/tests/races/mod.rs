@@ -2,10 +2,12 @@
 //! as it can be told.
 
 mod found;
+mod fourth_review;
 mod fresh;
 mod hostile;
 mod hostile_owners;
 mod known;
+mod old_scales;
 mod second_review;
 mod third_review;
 

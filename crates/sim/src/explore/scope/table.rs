@@ -1,9 +1,9 @@
 //! Scopes by name. The first six each hold one hole that a review found; see docs/simulator.md.
 
-use super::Shape::{Gang, LeaderWorkerSet, Templated, Whole};
+use super::Shape::{Gang, LeaderWorkerSet, Scaled, Templated, Whole};
 use super::Wants::{MaxUnavailable, MinAvailable};
 use super::{BudgetShape, Replica, Request, Scope, Shape, Span, Wants};
-use crate::explore::step::Watched::{Budget, Pod};
+use crate::explore::step::Watched::{Budget, Owner, Pod};
 
 /// Nothing goes wrong in it.
 const QUIET: Scope = Scope {
@@ -25,6 +25,7 @@ const QUIET: Scope = Scope {
     flaps: 0,
     edits: 0,
     recreations: 0,
+    scale_ups: 0,
     refusals: 0,
     spans: &[],
     grant_secs_max: None,
@@ -147,6 +148,18 @@ pub const SCOPES: &[Scope] = &[
         about: "an instance whose watches lag, and pods that come back",
         lagging: &[(1, Pod), (1, Budget)],
         creations: 1,
+        spans: &[span(2, 2)],
+        in_every_test: true,
+        ..PAIR
+    },
+    Scope {
+        name: "scaled-up",
+        about: "a LeaderWorkerSet that is scaled up, and a lagging watch of owners",
+        replicas: &[replica("x", 3, Scaled)],
+        budgets: &[budget("one", &[0], MaxUnavailable(1))],
+        requests: &[ask(0, 0), ask(1, 1), ask(1, 2)],
+        lagging: &[(1, Pod), (1, Owner)],
+        scale_ups: 1,
         spans: &[span(2, 2)],
         in_every_test: true,
         ..PAIR
