@@ -171,8 +171,12 @@ fn of_template(
     replica.map(|replica| sources(state, &replica, &[&pod])).unwrap_or_default()
 }
 
-/// Whether the owner's pods may be in groups that its template does not name. Its namespace may ask for that.
+/// Whether the owner's pods may be in groups that its template does not name. The namespace of a Job may ask for that.
 fn may_group(budget: &Budget, state: &State, owner: &Owner) -> bool {
+    let is_job = owner.kind.is("batch", "Job") || owner.kind.is(JOBSET_GROUP, "JobSet");
+    if !is_job {
+        return owner.grouped;
+    }
     let namespace = &owner.key.namespace;
     let is_ungrouped = |pod: &Pod| {
         let root = pod.controller.as_ref().and_then(|c| state.root(namespace, c));

@@ -286,7 +286,8 @@ pub fn owner(value: &Value, group: &str) -> Owner {
         uid: text(&meta["uid"]).to_owned(),
         version: version(meta),
         terminating: !meta["deletionTimestamp"].is_null(),
-        ended: (is_set || is_job) && (spec["suspend"] == true || finished.iter().any(has)),
+        ended: ((is_set || is_job) && (spec["suspend"] == true || finished.iter().any(has)))
+            || (is_job && spec["parallelism"] == 0),
         controller: controller(meta),
         replicas,
         group_size: if kind.is("apps", "StatefulSet") { size } else { None },

@@ -7,7 +7,7 @@ use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use crate::objects::{Budget, Kind, Name, Owner, Pod};
+use crate::objects::{Budget, JOBSET_GROUP, Kind, Name, Owner, Pod};
 use crate::state::State;
 
 /// States of an owner that are kept. Who judges by one looks at the moments before a write.
@@ -56,7 +56,10 @@ impl Scales {
 
 /// Whether the budget's pods are more than the owner is scaled to.
 fn is_exceeded(budget: &Budget, known: &State, owner: &Owner) -> bool {
-    let Some(replicas) = owner.replicas else { return false };
+    // A JobSet has a number of Jobs.
+    let Some(replicas) = owner.replicas.filter(|_| !owner.kind.is(JOBSET_GROUP, "JobSet")) else {
+        return false;
+    };
     let namespace = &owner.key.namespace;
     let live = || known.selected(budget).filter(|pod| !pod.is_finished() && !pod.terminating);
     let of_set = |pod: &Pod| owner.kind == Kind::lws() && pod.key.namespace == *namespace;

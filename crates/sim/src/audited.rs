@@ -240,7 +240,7 @@ pub(crate) fn owner(owner: &Owner) -> audit::Owner {
         uid: owner.uid.clone(),
         version: version(&owner.version),
         terminating: owner.terminating,
-        ended: owner.pods.finished || owner.pods.suspended,
+        ended: owner.pods.finished || owner.pods.suspended || owner.pods.parallelism == Some(0),
         controller: owner.controller.as_ref().map(controller),
         replicas: owner.replicas,
         group_size: owner.group_size,

@@ -369,6 +369,11 @@ impl OwnerBuilder {
         self
     }
 
+    pub fn parallelism(mut self, pods: i64) -> Self {
+        self.0.pods.parallelism = Some(pods);
+        self
+    }
+
     pub fn group_size(mut self, pods: i64) -> Self {
         self.0.group_size = Some(pods);
         self

@@ -136,6 +136,16 @@ impl Scales {
         })
     }
 
+    /// Versions start over: etcd was restored. What was read, or is being read, is as new as nothing.
+    pub(crate) fn forget_versions(&mut self) {
+        for entry in self.0.values_mut() {
+            entry.as_of = None;
+            if entry.reading != Reading::No {
+                entry.reading = Reading::Again(None);
+            }
+        }
+    }
+
     /// Nothing needs the scale any more.
     pub(crate) fn forget(&mut self, key: &ScaleKey) {
         self.0.remove(key);

@@ -27,16 +27,25 @@ pub(super) enum Opinion {
     Deny(Objection),
 }
 
-/// What an allow rests on. A cache that is late may show a pod or a group as worse than it is, so that whatever is
-/// allowed below the desired number for that reason needs a look at what the API server has (semantics 6).
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) enum Basis {
-    /// The budget has room, whatever the pod is like.
-    Room,
+/// What an allow rests on, besides the numbers. A cache that is late may show a pod or a group as worse than it is, so
+/// whatever is allowed below the desired number for that reason needs a look at what the API server has (semantics 6).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Basis {
     /// The pod itself is not healthy.
-    Pod,
+    pub(super) pod: bool,
     /// Pods of its group are not healthy.
-    Group,
+    pub(super) group: bool,
+}
+
+impl Basis {
+    /// The budget has room, whatever the pod is like.
+    pub(super) const ROOM: Self = Self { pod: false, group: false };
+    pub(super) const POD: Self = Self { pod: true, group: false };
+    pub(super) const GROUP: Self = Self { pod: false, group: true };
+
+    pub(super) fn and(self, other: Self) -> Self {
+        Self { pod: self.pod || other.pod, group: self.group || other.group }
+    }
 }
 
 /// Why a budget says no, with everything that the explanation needs.
@@ -72,7 +81,7 @@ impl Namespace {
         }
         let by_name = |g: &Grant| *g.pod == *pod.name;
         if planted!(GrantByName) && budget.object.status.grants.iter().any(by_name) {
-            return Opinion::Renew { cost: 0, basis: Basis::Room };
+            return Opinion::Renew { cost: 0, basis: Basis::ROOM };
         }
         let held = self.grants.ledger(&budget.id).get(&pod.name, &pod.pod.uid.to_string());
         let held = held.map(LiveGrant::grant).filter(|grant| grant.stands_for(operation));
@@ -80,7 +89,7 @@ impl Namespace {
             (Some(grant), Opinion::Allow { cost, basis }) => {
                 Opinion::Renew { cost: cost.max(grant.cost), basis }
             }
-            (Some(grant), Opinion::Pass) => Opinion::Renew { cost: grant.cost, basis: Basis::Room },
+            (Some(grant), Opinion::Pass) => Opinion::Renew { cost: grant.cost, basis: Basis::ROOM },
             (_, opinion) => opinion,
         }
     }
@@ -104,7 +113,7 @@ impl Namespace {
             return deny(DenyReason::BeingProcessed, evaluation, None);
         }
         if not_ready && always {
-            return Opinion::Allow { cost: 0, basis: Basis::Pod };
+            return Opinion::Allow { cost: 0, basis: Basis::POD };
         }
         if evaluation.scope == Scope::Workload && pod.replica.is_none() {
             return deny(DenyReason::MissingReference, evaluation, None);
@@ -207,10 +216,10 @@ impl Evaluation {
 fn assess_pod(evaluation: Evaluation, not_ready: bool) -> Opinion {
     let healthy_budget = evaluation.healthy >= evaluation.desired && evaluation.desired > 0;
     if not_ready && healthy_budget {
-        return Opinion::Allow { cost: 0, basis: Basis::Room };
+        return Opinion::Allow { cost: 0, basis: Basis::ROOM };
     }
     if evaluation.allowed >= 1 {
-        return Opinion::Allow { cost: 1, basis: Basis::Room };
+        return Opinion::Allow { cost: 1, basis: Basis::ROOM };
     }
     deny(DenyReason::BudgetExhausted, evaluation, None)
 }
@@ -256,11 +265,11 @@ fn assess_replica(
     let has_room =
         if healthy && sound { healthy_pods > min && !namespace.is_leader(pod) } else { enough };
     if has_room {
-        Opinion::Allow { cost: 0, basis: Basis::Room }
+        Opinion::Allow { cost: 0, basis: Basis::ROOM }
     } else if !healthy && always && (tally.summary.leaving || broken()) {
-        Opinion::Allow { cost: 0, basis: Basis::Group }
+        Opinion::Allow { cost: 0, basis: Basis::GROUP }
     } else if healthy && sound && evaluation.allowed >= 1 {
-        Opinion::Allow { cost: 1, basis: Basis::Room }
+        Opinion::Allow { cost: 1, basis: Basis::ROOM }
     } else {
         deny(DenyReason::BudgetExhausted, evaluation, Some(state))
     }

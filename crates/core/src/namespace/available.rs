@@ -111,7 +111,7 @@ impl Namespace {
         let ignored = spec.ignored.as_ref().is_some_and(|ignored| ignored.matches(value));
         let protected = spec.operations.contains(&operation) && !pod.pod.facts.no_protect();
         if exempt || ignored || !protected {
-            return Opinion::Allow { cost: 0, basis: Basis::Room };
+            return Opinion::Allow { cost: 0, basis: Basis::ROOM };
         }
         let mut evaluation = self.evaluation_of(budget, &pod.name);
         if evaluation.failure == Some(Failure::Processing) {
@@ -137,7 +137,7 @@ impl Namespace {
         let alone = surplus || group.as_ref().is_none_or(|group| group.facts.whole_size == 0);
         // It is not what keeps the budget, and may be Ready before this lands: recorded.
         if !sound && alone && (group.is_none() || !evicts) {
-            return Opinion::Allow { cost: 0, basis: Basis::Pod };
+            return Opinion::Allow { cost: 0, basis: Basis::POD };
         }
         if evaluation.failure.is_some() {
             return deny(DenyReason::FailedClosed, evaluation, None);
@@ -147,7 +147,7 @@ impl Namespace {
         let Some(LabelGroup { key, resolution, .. }) = group else {
             evaluation.change_available(put_back);
             if evaluation.allowed >= 1 {
-                return Opinion::Allow { cost: 1, basis: Basis::Room };
+                return Opinion::Allow { cost: 1, basis: Basis::ROOM };
             }
             return deny(DenyReason::BudgetExhausted, evaluation, None);
         };
@@ -172,13 +172,13 @@ impl Namespace {
         let broken = || leaving || self.is_broken(budget, &key, whole, min);
         let broken = || planted!(SpareGranted) || broken();
         if !breaks && ((healthy && sound) || enough) {
-            Opinion::Allow { cost: 0, basis: Basis::Room }
+            Opinion::Allow { cost: 0, basis: Basis::ROOM }
         } else if !breaks && !evicts && healthy {
-            Opinion::Allow { cost: 0, basis: Basis::Pod }
+            Opinion::Allow { cost: 0, basis: Basis::POD }
         } else if !breaks && !evicts && broken() {
-            Opinion::Allow { cost: 0, basis: Basis::Group }
+            Opinion::Allow { cost: 0, basis: Basis::GROUP }
         } else if breaks && evaluation.allowed >= 1 {
-            Opinion::Allow { cost: 1, basis: Basis::Room }
+            Opinion::Allow { cost: 1, basis: Basis::ROOM }
         } else {
             let (label, selected_pods) = (resolution.label.clone(), tally.pods);
             let state = ReplicaState { label, min, healthy_pods, selected_pods, healthy };

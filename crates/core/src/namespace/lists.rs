@@ -14,58 +14,67 @@ use crate::replicas::LWS;
 use crate::verdict::DenyReason;
 
 impl Namespace {
-    /// Returns whether this instance may decide by the budget: it is current, and scales that its pods exceed are as new
-    /// as the pods. If not, asks for what is missing.
-    pub(super) fn may_decide(&mut self, cx: &mut Context<'_>, id: &BudgetId) -> bool {
-        // Both, so that everything that is missing is asked for at once.
-        self.is_current(cx, id) & self.has_new_scales(cx, id)
+    /// Returns what this instance has to see before it may decide by the budget, and asks for it: what the budget was
+    /// computed from, and scales that its pods exceed.
+    pub(super) fn missing(&mut self, cx: &mut Context<'_>, id: &BudgetId) -> Option<Missing> {
+        let claims = self.catch_up_with(cx, id, true);
+        let claims = (!claims.is_empty()).then_some(Missing(claims));
+        match (claims, self.old_scales(cx, id)) {
+            (Some(claims), Some(scales)) => Some(Missing([claims.0, scales.0].concat())),
+            (claims, scales) => claims.or(scales),
+        }
     }
 
     /// Returns whether this instance has seen everything that the budget's status was computed from, and the pods as of
     /// the version at which it learned of the budget. If not, asks for a list.
     pub(super) fn is_current(&mut self, cx: &mut Context<'_>, id: &BudgetId) -> bool {
-        self.catch_up_with(cx, id, true)
+        self.catch_up_with(cx, id, true).is_empty()
     }
 
     /// Returns whether this instance may write the budget's status: its caches are complete, and it has seen everything
     /// that the status was computed from. If it has seen less, asks for a list.
     pub(super) fn may_write_status(&mut self, cx: &mut Context<'_>, id: &BudgetId) -> bool {
-        cx.unsynced.is_none() && self.catch_up_with(cx, id, false)
+        cx.unsynced.is_none() && self.catch_up_with(cx, id, false).is_empty()
     }
 
-    fn catch_up_with(&mut self, cx: &mut Context<'_>, id: &BudgetId, decides: bool) -> bool {
-        let Some(budget) = self.budgets.get(id) else { return true };
+    /// Returns what the budget claims and this instance has not seen, and asks for lists.
+    fn catch_up_with(&mut self, cx: &mut Context<'_>, id: &BudgetId, decides: bool) -> Vec<Claim> {
+        let Some(budget) = self.budgets.get(id) else { return Vec::new() };
         if planted!(SkipWatermark) || cx.unsynced.is_some_and(|_| planted!(ServeUnsynced)) {
-            return true;
+            return Vec::new();
         }
-        let unseen = |(kind, version): (&Kind, &ResourceVersion)| {
-            let uid = &budget.object.uid;
-            (!self.catch_up.has_seen(cx.progress, uid, kind, version)).then(|| kind.clone())
+        let uid = &budget.object.uid;
+        let has_seen = |(kind, version): &(&Kind, &ResourceVersion)| {
+            self.catch_up.has_seen(cx.progress, uid, kind, version)
         };
-        let mut behind: BTreeSet<Kind> =
-            budget.watermarks(cx.progress).filter_map(unseen).collect();
-        if decides && !planted!(SkipCreation) {
-            behind.extend(unseen(budget.first_seen()));
-        }
-        let current = behind.is_empty();
-        if current && self.grants.ledger(id).has_held_back() {
+        let first_seen = (decides && !planted!(SkipCreation)).then(|| budget.first_seen());
+        let all = budget.watermarks(cx.progress).chain(first_seen);
+        let unseen: Vec<Claim> =
+            all.filter(|of| !has_seen(of)).map(|of| budget.claim(of)).collect();
+        if unseen.is_empty() && self.grants.ledger(id).has_held_back() {
             self.bind_held_back(cx, id);
         }
-        for kind in behind {
+        let kinds: BTreeSet<Kind> = unseen.iter().map(|claim| claim.kind.clone()).collect();
+        for kind in kinds {
             self.list(cx, kind);
         }
-        current
+        unseen
     }
 
-    /// Returns whether an owner of the pod bears on the decision and may be another than this instance has seen. If so,
-    /// asks for a list.
-    pub(super) fn needs_owners(&mut self, cx: &mut Context<'_>, pod: &str) -> bool {
-        let Some(kind) = self.unseen_owner(cx, pod) else { return false };
+    pub(super) fn has_seen(&self, cx: &Context<'_>, claim: &Claim) -> bool {
+        self.catch_up.has_seen(cx.progress, &claim.budget, &claim.kind, &claim.version)
+    }
+
+    /// Returns what this instance has to see before it may decide, because an owner of the pod bears on the decision and
+    /// may be another than it has seen. Asks for a list.
+    pub(super) fn needs_owners(&mut self, cx: &mut Context<'_>, pod: &str) -> Option<Claim> {
+        let kind = self.unseen_owner(cx, pod)?;
         if self.catch_up.is_not_served(&kind, cx.now) {
-            return false;
+            return None;
         }
-        self.list(cx, kind);
-        true
+        let version = self.cache.pod(pod)?.pod.version.clone();
+        self.list(cx, kind.clone());
+        Some(Claim { budget: String::new(), kind, version })
     }
 
     /// Returns the kind of an owner of the pod that may exist and that this instance has not seen.
@@ -108,29 +117,31 @@ impl Namespace {
         of_budgets.chain(self.scale_claims(kind)).collect()
     }
 
-    /// The request goes on when the watch or the lists in transit have shown what it waits for.
-    pub(super) fn wait_for_lists(&mut self, eviction: &str) {
-        self.waiting.insert(eviction.to_owned());
-    }
-
     pub(crate) fn is_waiting(&self) -> bool {
         !self.waiting.is_empty()
     }
 
-    /// The watches have come further. Requests go on if the watches have shown what the lists were asked for.
+    /// The watches have come further. Requests go on if the watches have shown what they need.
     pub(crate) fn watch_progressed(&mut self, cx: &mut Context<'_>) {
-        let progress = cx.progress;
-        let has_seen = |c: Claim| self.catch_up.has_seen(progress, &c.budget, &c.kind, &c.version);
-        let claims = |kind| self.claims(progress, kind);
         // Requests also wait here until the watch has shown the budgets that an answer has shown.
-        let waits = !self.successors.is_empty() || self.cache.scales.is_awaited();
-        if !waits && self.catch_up.listing().flat_map(claims).all(has_seen) {
-            self.start_waiting(cx);
+        if !self.successors.is_empty() {
+            return;
+        }
+        let is_awaited = self.cache.scales.is_awaited();
+        let has_all = |needs: &[Claim]| {
+            let waits_for_scale = needs.is_empty() && is_awaited;
+            !waits_for_scale && needs.iter().all(|claim| self.has_seen(cx, claim))
+        };
+        let ready = self.waiting.iter().filter(|(_, needs)| has_all(needs));
+        let ready: Vec<String> = ready.map(|(id, _)| id.clone()).collect();
+        for id in ready {
+            self.waiting.remove(&id);
+            self.start(cx, &id);
         }
     }
 
     fn start_waiting(&mut self, cx: &mut Context<'_>) {
-        for id in std::mem::take(&mut self.waiting) {
+        for (id, _) in std::mem::take(&mut self.waiting) {
             self.start(cx, &id);
         }
     }
@@ -172,7 +183,7 @@ impl Namespace {
         let why = format!(
             "this instance of Holdfast has seen less of {kind} than the decision needs, and could not list them: {why}"
         );
-        for id in std::mem::take(&mut self.waiting) {
+        for (id, _) in std::mem::take(&mut self.waiting) {
             self.deny(cx, &id, refuse(DenyReason::BeingProcessed, &why));
         }
         self.touch_all(cx);
@@ -276,6 +287,7 @@ impl Namespace {
             self.successors.retain(|id, _| id.kind.watched() != *kind);
         } else {
             self.cache.set_versions(kind, &none);
+            self.cache.scales.forget_versions();
         }
         self.budgets.values_mut().for_each(|budget| budget.seen.forget(kind));
         self.catch_up.forget(kind);
@@ -329,15 +341,19 @@ impl Namespace {
     }
 }
 
+/// What an instance has to see before it may decide. Empty if only answers to reads of scales are missing.
+pub(super) struct Missing(pub(super) Vec<Claim>);
+
 impl BudgetEntry {
     /// What the budget demands of one kind.
     fn claims<'a>(&'a self, progress: &'a Progress, kind: &'a Kind) -> impl Iterator<Item = Claim> {
         let all = self.watermarks(progress).chain([self.first_seen()]);
-        all.filter(move |(of, _)| *of == kind).map(|(kind, version)| Claim {
-            budget: self.object.uid.clone(),
-            kind: kind.clone(),
-            version: version.clone(),
-        })
+        all.filter(move |(of, _)| *of == kind).map(|of| self.claim(of))
+    }
+
+    fn claim(&self, (kind, version): (&Kind, &ResourceVersion)) -> Claim {
+        let budget = self.object.uid.clone();
+        Claim { budget, kind: kind.clone(), version: version.clone() }
     }
 
     /// What the budget's status was computed from, of kinds that this instance reads.

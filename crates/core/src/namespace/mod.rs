@@ -39,7 +39,7 @@ mod writer;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 
-use crate::cache::{BudgetLists, Cache, CatchUp, Progress, SelectorIndex};
+use crate::cache::{BudgetLists, Cache, CatchUp, Claim, Progress, SelectorIndex};
 use crate::engine::Config;
 use crate::grants::Grants;
 use crate::io::{Command, Kind, PodReadOutcome};
@@ -74,8 +74,8 @@ pub(crate) struct Namespace {
     /// Pod name to requests that wait until the cache has caught up with a live read of it, or until
     /// an earlier request for the same pod is answered.
     parked: BTreeMap<String, BTreeSet<String>>,
-    /// Requests that wait until this instance has seen what budgets demand.
-    waiting: BTreeSet<String>,
+    /// Requests that wait, and what they need this instance to have seen.
+    waiting: BTreeMap<String, Vec<Claim>>,
     catch_up: CatchUp,
     budget_lists: BudgetLists,
     relating: Relating,
@@ -152,7 +152,7 @@ impl Namespace {
             requests: BTreeMap::new(),
             abandoned: BTreeMap::new(),
             parked: BTreeMap::new(),
-            waiting: BTreeSet::new(),
+            waiting: BTreeMap::new(),
             catch_up: CatchUp::default(),
             budget_lists: BudgetLists::default(),
             relating: Relating::default(),

@@ -9,6 +9,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use super::budgets::BudgetEntry;
+use super::lists::Missing;
 use super::{BudgetId, Context, Namespace};
 use crate::cache::{Claim, Found, PodEntry, owner_kind};
 use crate::io::Kind;
@@ -25,24 +26,25 @@ enum Origin {
 }
 
 impl Namespace {
-    /// Returns whether the scales that the budget goes by are as new as its pods, where that may matter. Asks for those
-    /// that are not.
-    pub(super) fn has_new_scales(&mut self, cx: &mut Context<'_>, id: &BudgetId) -> bool {
-        let Some(budget) = self.budgets.get(id) else { return true };
-        let Some(pods) = budget.seen.version(&Kind::Pod).cloned() else { return true };
+    /// Returns None if the scales that the budget goes by are as new as its pods, where that may matter. Else asks for
+    /// those that are not, and returns what the watches have to show.
+    pub(super) fn old_scales(&mut self, cx: &mut Context<'_>, id: &BudgetId) -> Option<Missing> {
+        let budget = self.budgets.get(id)?;
+        let version = budget.seen.version(&Kind::Pod).cloned()?;
         let uid = budget.object.uid.clone();
-        let mut is_new = true;
+        let mut missing: Option<Missing> = None;
         for origin in self.exceeded_scales(budget) {
             match origin {
                 Origin::Kind(kind) => {
-                    if !self.catch_up.has_seen(cx.progress, &uid, &kind, &pods) {
-                        is_new = false;
-                        self.list(cx, kind);
+                    let claim = Claim { budget: uid.clone(), kind, version: version.clone() };
+                    if !self.has_seen(cx, &claim) {
+                        self.list(cx, claim.kind.clone());
+                        missing.get_or_insert(Missing(Vec::new())).0.push(claim);
                     }
                 }
                 Origin::Subresource(owner) => {
-                    if let Some(begins) = self.cache.scales.demand(&owner, &pods) {
-                        is_new = false;
+                    if let Some(begins) = self.cache.scales.demand(&owner, &version) {
+                        missing.get_or_insert(Missing(Vec::new()));
                         if begins {
                             self.read_scale(cx, owner);
                         }
@@ -50,7 +52,7 @@ impl Namespace {
                 }
             }
         }
-        is_new
+        missing
     }
 
     /// What budgets demand of one kind, because they have counted more pods than its objects are scaled to.

@@ -5,6 +5,7 @@
 //!   \--> the source that its pods would have --> counted, unless a pod of the owner has brought it in
 //! ```
 
+use std::cell::LazyCell;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
@@ -12,7 +13,7 @@ use litemap::LiteMap;
 
 use super::budgets::BudgetEntry;
 use super::{BudgetId, Namespace};
-use crate::cache::{GroupCount, PodEntry};
+use crate::cache::GroupCount;
 use crate::model::{
     ControllerRef, GroupApi, GroupKind, Owner, PendingReplacement, PodTemplate, Scope,
 };
@@ -60,12 +61,18 @@ impl Namespace {
         if planted!(ForgetEmptied) {
             return absent;
         }
+        // Looks at every pod that is in no group, so only for owners that leave it open.
+        let ungrouped = LazyCell::new(|| self.ungrouped(budget));
         for ((kind, name), own) in &budget.owners {
             if has_source(&budget.tally.sources, own) || planted!(IgnoreTemplates) {
                 continue;
             }
             if let Some(owner) = self.cache.objects.owner(&kind.group, &kind.kind, name) {
-                absent.extend(self.template_sources(budget, owner, self.may_group(budget, owner)));
+                let is_grouped = || {
+                    is_grouped(owner)
+                        || (may_be_grouped(owner) && !ungrouped.contains(owner.uid.as_str()))
+                };
+                absent.extend(self.template_sources(budget, owner, is_grouped));
             }
         }
         for pending in budget.replacements().filter(|pending| selects(budget, pending)) {
@@ -133,7 +140,7 @@ impl Namespace {
                 .then(|| self.cache.objects.owner(group, kind, name))?
         });
         owner.is_some_and(|owner| {
-            self.template_sources(budget, owner, is_grouped(owner)).contains(source)
+            self.template_sources(budget, owner, || is_grouped(owner)).contains(source)
         })
     }
 
@@ -154,21 +161,12 @@ impl Namespace {
         }
     }
 
-    /// Returns whether the owner's pods are in groups that its templates do not name, as far as this instance can know.
-    /// Its namespace or somebody else may put them there. Pods of it that are in no group show that nobody does.
-    fn may_group(&self, budget: &BudgetEntry, owner: &Owner) -> bool {
-        if is_grouped(owner) {
-            return true;
-        }
-        if owner.group_kind.is("apps", "StatefulSet") {
-            return false;
-        }
-        let is_ungrouped = |pod: &PodEntry| {
-            let root = pod.pod.controller.as_deref().map(|c| self.cache.objects.root(c));
-            root.is_some_and(|root| root.uid == owner.uid)
-        };
-        let unreferenced = budget.tally.unreferenced.iter();
-        !unreferenced.filter_map(|name| self.cache.pod(name)).any(is_ungrouped)
+    /// Returns the uids of the owners that have a selected pod in no group.
+    fn ungrouped(&self, budget: &BudgetEntry) -> BTreeSet<&str> {
+        let pods = budget.tally.unreferenced.iter().filter_map(|name| self.cache.pod(name));
+        let controllers: BTreeSet<&ControllerRef> =
+            pods.filter_map(|pod| pod.pod.controller.as_deref()).collect();
+        controllers.into_iter().map(|c| self.cache.objects.root(c).uid.as_str()).collect()
     }
 
     /// The sources that pods of the owner's templates would have. `grouped`: templates that name no group count too.
@@ -176,7 +174,7 @@ impl Namespace {
         &self,
         budget: &BudgetEntry,
         owner: &Owner,
-        grouped: bool,
+        grouped: impl Fn() -> bool,
     ) -> BTreeSet<Source> {
         let own = entry(owner).map(|(_, source)| source);
         if let Some(groups) = budget.groups() {
@@ -191,7 +189,7 @@ impl Namespace {
         for template in templates {
             match self.referenced_sources(owner, template) {
                 Some(referenced) => sources.extend(referenced.iter().cloned()),
-                None if grouped => sources.extend(own.clone()),
+                None if grouped() => sources.extend(own.clone()),
                 None => {}
             }
         }
@@ -270,7 +268,9 @@ fn is_expected(budget: &BudgetEntry, owner: &Owner) -> bool {
 }
 
 fn is_active(owner: &Owner) -> bool {
-    let makes_none = owner.pods.finished || owner.pods.suspended || owner.replicas == Some(0);
+    let pods = &owner.pods;
+    let makes_none = pods.finished || pods.suspended || pods.parallelism == Some(0);
+    let makes_none = makes_none || owner.replicas == Some(0);
     !owner.terminating && !makes_none
 }
 
@@ -278,6 +278,11 @@ fn is_active(owner: &Owner) -> bool {
 fn is_grouped(owner: &Owner) -> bool {
     let is_set = owner.group_kind.is("apps", "StatefulSet");
     if is_set { owner.group_size.is_some() } else { owner.pods.grouped }
+}
+
+/// Its namespace, or somebody else, may put the pods into groups.
+fn may_be_grouped(owner: &Owner) -> bool {
+    owner.group_kind.is("batch", "Job") || owner.group_kind.is(Owner::JOBSET_GROUP, "JobSet")
 }
 
 fn has_match(budget: &BudgetEntry, owner: &Owner) -> bool {

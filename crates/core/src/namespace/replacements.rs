@@ -5,7 +5,7 @@
 //! expected replicas came from. The write that records the grant records them too.
 
 use std::cell::LazyCell;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -109,6 +109,17 @@ impl Namespace {
     ) {
         let Some(mut pending) = self.replacement_of(id, grant) else { return };
         let Some(entry) = self.budgets.get_mut(id) else { return };
+        let of_pod = |p: &&PendingReplacement| p.pod == pending.pod && p.uid == pending.uid;
+        // One record of a source is enough, however many of its pods go.
+        let others = entry.replacements().filter(|p| !of_pod(p) && selects(entry, p));
+        let recorded: BTreeSet<&String> = others.flat_map(|p| &p.sources).collect();
+        pending.sources.retain(|source| !recorded.contains(source));
+        if pending.sources.is_empty() {
+            pending.labels.clear();
+        }
+        if pending.size == 0 && pending.sources.is_empty() {
+            return;
+        }
         let of_pod = |p: &&PendingReplacement| p.pod == pending.pod && p.uid == pending.uid;
         let is_held = self.grants.ledger(id).get(&grant.pod, &grant.uid).is_some();
         if let Some(size) = entry.replacements().filter(of_pod).map(|p| p.size).max() {
@@ -250,7 +261,9 @@ impl Namespace {
             pending.sources.retain(|text| {
                 is_selected
                     && self.remembered(budget, text).is_some_and(|source| {
-                        let is_back = !granted && has_source(&healthy, &source);
+                        let is_back = has_source(&healthy, &source)
+                            && !granted
+                            && !self.has_granted(budget, &source);
                         self.is_standing(budget, &source) && !is_back
                     })
             });
@@ -259,6 +272,21 @@ impl Namespace {
             }
             pending.size > 0 || !pending.sources.is_empty()
         });
+    }
+
+    /// Returns whether a live grant may still take a pod with this source.
+    fn has_granted(&self, budget: &BudgetEntry, source: &Source) -> bool {
+        self.grants.ledger(&budget.id).live().any(|grant| {
+            let pod = self.cache.pod(grant.pod.as_str()).filter(|pod| pod.pod.uid == *grant.uid);
+            let Some(pod) = pod else { return true };
+            let group = budget.groups().map(|g| label_group(self.cache.known(), g, pod));
+            let key = match group {
+                Some(group) => group.map(|group| group.key),
+                None => pod.replica.clone(),
+            };
+            let replica = key.and_then(|key| budget.tally.replica(&key));
+            replica.is_some_and(|replica| replica.resolution().sources.contains(source))
+        })
     }
 
     fn is_refilled(&self, pending: &PendingReplacement, granted: bool) -> bool {

@@ -13,13 +13,13 @@ use std::time::Duration;
 
 use super::assess::{Basis, Objection, Opinion};
 use super::explain::refuse;
-use super::lists::kinds_for;
+use super::lists::{Missing, kinds_for};
 use super::units::concerned;
 use super::writer::Op;
 use super::{BudgetId, Context, Covering, Namespace, ReadPurpose};
-use crate::cache::PodEntry;
+use crate::cache::{Claim, PodEntry};
 use crate::io::{Command, Eviction, Kind, PodReadOutcome};
-use crate::model::{BudgetKey, Operation, Phase, Pod, Timestamp};
+use crate::model::{BudgetKey, Operation, Phase, Pod, ResourceVersion, Timestamp};
 use crate::replicas::label_group;
 use crate::timer::Due;
 use crate::verdict::{AllowReason, Allowed, Denial, DenyReason, Verdict};
@@ -46,8 +46,8 @@ pub(super) struct Request {
     pub(super) uid: Option<String>,
     /// The deadline passed while a write was under way; its outcome only matters for the refund.
     pub(super) answered: bool,
-    /// The API server has shown the pod since the request came, and the cache is as new.
-    is_read: bool,
+    /// The uid and the version of the pod that the API server has shown since the request came.
+    read: Option<(String, ResourceVersion)>,
 }
 
 #[derive(Clone, Debug)]
@@ -93,7 +93,7 @@ impl Namespace {
             wrote: BTreeSet::new(),
             uid: None,
             answered: false,
-            is_read: false,
+            read: None,
         };
         self.requests.insert(id.clone(), Box::new(request));
         self.start(cx, &id);
@@ -108,6 +108,10 @@ impl Namespace {
         // A watch may have been lost while the request waited.
         if let Some(denial) = unsynced(cx) {
             return self.deny(cx, id, denial);
+        }
+        // News of the pod that is older than what the API server has shown.
+        if self.is_behind_read(id) {
+            return self.park(id);
         }
         let Some(request) = self.requests.get_mut(id) else { return };
         let eviction = &request.eviction;
@@ -152,7 +156,7 @@ impl Namespace {
             }
         };
         request.uid = Some(pod.uid.clone());
-        request.is_read = true;
+        request.read = Some((pod.uid.clone(), pod.version.clone()));
         if request.eviction.uid.as_ref().is_some_and(|uid| *uid != pod.uid) {
             return self.allow(cx, id, AllowReason::UidMismatch);
         }
@@ -165,16 +169,42 @@ impl Namespace {
         if pod.phase == Phase::Pending {
             return self.reserve_pending(cx, id, pod);
         }
-        let caught_up = self.cache.pod(pod.key.name.as_str()).is_some_and(|entry| {
-            entry.pod.uid == *pod.uid && !entry.pod.version.is_older_than(&pod.version)
-        });
-        if caught_up {
-            // By the cache, unless that shows by now that it is on its way out.
+        // By the cache, unless that shows by now that it is on its way out.
+        if self.has_caught_up(id) {
             self.start(cx, id);
         } else {
-            request.stage = Stage::Parked;
-            self.parked.entry(pod.key.name.clone()).or_default().insert(id.to_owned());
+            self.park(id);
         }
+    }
+
+    /// Returns whether the cache has the pod that the API server has shown to this request, as new as that.
+    fn has_caught_up(&self, id: &str) -> bool {
+        self.compare_with_read(id, |cached, read| !cached.is_older_than(read))
+    }
+
+    fn is_behind_read(&self, id: &str) -> bool {
+        self.compare_with_read(id, ResourceVersion::is_older_than)
+    }
+
+    fn compare_with_read(
+        &self,
+        id: &str,
+        holds: impl Fn(&ResourceVersion, &ResourceVersion) -> bool,
+    ) -> bool {
+        let Some(request) = self.requests.get(id) else { return false };
+        let cached = self.cache.pod(&request.eviction.pod.name);
+        let read = cached.zip(request.read.as_ref());
+        read.is_some_and(|(cached, (uid, version))| {
+            cached.pod.uid == **uid && holds(&cached.pod.version, version)
+        })
+    }
+
+    /// The request goes on when the cache has news of its pod.
+    fn park(&mut self, id: &str) {
+        let Some(request) = self.requests.get_mut(id) else { return };
+        request.stage = Stage::Parked;
+        let pod = request.eviction.pod.name.clone();
+        self.parked.entry(pod).or_default().insert(id.to_owned());
     }
 
     /// The cache has news of this pod: requests that waited for it start again.
@@ -196,13 +226,14 @@ impl Namespace {
         let operation = request.eviction.operation;
         let exempt = request.eviction.exempt;
         let covering = concerned(&entry.budgets, operation);
-        if self.needs_owners(cx, &name) {
-            return self.wait(id);
+        if let Some(owners) = self.needs_owners(cx, &name) {
+            return self.wait(id, vec![owners]);
         }
         // Every one is asked, so that all that is needed is asked for at once.
-        let behind = covering.iter().filter(|budget| !self.may_decide(cx, budget)).count();
-        if behind > 0 {
-            return self.wait(id);
+        let missing: Vec<Missing> =
+            covering.iter().filter_map(|budget| self.missing(cx, budget)).collect();
+        if !missing.is_empty() {
+            return self.wait(id, missing.into_iter().flat_map(|missing| missing.0).collect());
         }
         let Some(pod) = self.cache.pod(name.as_str()) else { return };
         let covering = concerned(&pod.budgets, operation);
@@ -211,7 +242,7 @@ impl Namespace {
             return self.deny(cx, id, refuse(DenyReason::BuiltinBudget, &why));
         }
         let mut objections = Vec::new();
-        let mut basis = Basis::Room;
+        let mut basis = Basis::ROOM;
         let mut grants = Vec::new();
         let mut recorded = Covering::new();
         for budget in &covering {
@@ -221,7 +252,7 @@ impl Namespace {
                     objections.push((blamed.clone(), objection));
                 }
                 Opinion::Allow { cost, basis: of } | Opinion::Renew { cost, basis: of } => {
-                    basis = basis.max(of);
+                    basis = basis.and(of);
                     grants.push(((**budget).clone(), cost));
                     recorded.push(budget.clone());
                 }
@@ -242,8 +273,7 @@ impl Namespace {
         }
         let uid = pod.pod.uid.to_string();
         // The pod may have labels by now that another budget selects.
-        let is_read = self.requests.get(id).is_some_and(|request| request.is_read);
-        if !is_read && self.has_budget_beside(cx, &covering, id) {
+        if !self.has_caught_up(id) && self.has_budget_beside(cx, &covering, id) {
             return self.read_pod(cx, id);
         }
         // A budget that the cache does not have yet may object too.
@@ -289,25 +319,28 @@ impl Namespace {
     /// Returns whether the cache is new enough for what the allow rests on.
     pub(super) fn is_proven(&self, cx: &Context<'_>, id: &str, basis: Basis) -> bool {
         let Some(request) = self.requests.get(id) else { return false };
-        match basis {
-            Basis::Room => true,
-            Basis::Pod => request.is_read,
-            // Pods as of the list of budgets that the request rests on.
-            Basis::Group => {
-                let kinds = kinds_for(request.eviction.operation).iter();
-                let mut listed = kinds.filter_map(|kind| self.budget_lists.version(kind));
-                listed.all(|version| self.catch_up.has_seen(cx.progress, "", &Kind::Pod, version))
-            }
-        }
+        let is_pod_read = !basis.pod || self.has_caught_up(id);
+        let operation = request.eviction.operation;
+        let are_pods_seen = || self.pods_to_see(operation).iter().all(|c| self.has_seen(cx, c));
+        is_pod_read && (!basis.group || are_pods_seen())
+    }
+
+    /// The pods as of the lists of budgets that a request rests on.
+    fn pods_to_see(&self, operation: Operation) -> Vec<Claim> {
+        let listed = kinds_for(operation).iter();
+        let listed = listed.filter_map(|kind| self.budget_lists.version(kind)).cloned();
+        listed.map(|version| Claim { budget: String::new(), kind: Kind::Pod, version }).collect()
     }
 
     /// The request goes on when the cache is new enough.
     fn prove(&mut self, cx: &mut Context<'_>, id: &str, basis: Basis) {
-        if basis == Basis::Pod {
+        if basis.pod && !self.has_caught_up(id) {
             return self.read_pod(cx, id);
         }
+        let operation = self.requests.get(id).map(|r| r.eviction.operation).unwrap_or_default();
+        let needs = self.pods_to_see(operation);
         self.list(cx, Kind::Pod);
-        self.wait(id);
+        self.wait(id, needs);
     }
 
     pub(super) fn deny(&mut self, cx: &mut Context<'_>, id: &str, denial: Denial) {
@@ -333,7 +366,7 @@ impl Namespace {
                 DenyReason::BeingProcessed,
                 "the API server did not answer in time when asked for the pod",
             ),
-            Stage::Parked if self.waiting.contains(id) => (
+            Stage::Parked if self.waiting.contains_key(id) => (
                 DenyReason::BeingProcessed,
                 "the decision needs newer objects than Holdfast's watches have shown, and the API server has not \
                  answered in time when asked for them; try again in a moment",
@@ -378,7 +411,7 @@ impl Namespace {
         exempt: bool,
     ) -> Opinion {
         let Some(entry) = self.budgets.get(budget) else {
-            return Opinion::Allow { cost: 0, basis: Basis::Room };
+            return Opinion::Allow { cost: 0, basis: Basis::ROOM };
         };
         let opinion = self.assess(entry, pod, operation, exempt);
         let uid = pod.pod.uid.to_string();
@@ -414,11 +447,12 @@ impl Namespace {
         self.unpark(cx, &eviction.pod.name);
     }
 
-    /// Go on when what another instance has seen was listed here too.
-    pub(super) fn wait(&mut self, id: &str) {
+    /// The request goes on when the watch or the lists in transit have shown what it needs. Without needs it waits for
+    /// an answer alone.
+    pub(super) fn wait(&mut self, id: &str, needs: Vec<Claim>) {
         if let Some(request) = self.requests.get_mut(id) {
             request.stage = Stage::Parked;
-            self.wait_for_lists(id);
+            self.waiting.insert(id.to_owned(), needs);
         }
     }
 

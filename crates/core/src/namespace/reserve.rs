@@ -2,6 +2,7 @@
 
 use super::assess::{Basis, Opinion};
 use super::explain::{not_deleted, refuse};
+use super::lists::Missing;
 use super::requests::{Request, Reserving, Stage, unsynced};
 use super::units::concerned;
 use super::writer::Op;
@@ -78,7 +79,7 @@ impl Namespace {
     pub(super) fn wait_for_successors(&mut self, id: &str) -> bool {
         let waits = !self.successors.is_empty();
         if waits {
-            self.wait(id);
+            self.wait(id, Vec::new());
         }
         waits
     }
@@ -166,10 +167,11 @@ impl Namespace {
             return Turn::Done;
         }
         let pod = self.requests.get(id).map(|request| request.eviction.pod.name.clone());
-        let needs_owners = pod.is_some_and(|pod| self.needs_owners(cx, &pod));
-        if needs_owners || !self.may_decide(cx, budget) {
+        let owners = pod.and_then(|pod| self.needs_owners(cx, &pod));
+        let missing = owners.map(|owners| Missing(vec![owners]));
+        if let Some(Missing(needs)) = missing.or_else(|| self.missing(cx, budget)) {
             self.refund(cx, id);
-            self.wait(id);
+            self.wait(id, needs);
             return Turn::Done;
         }
         let Some(weighed) = self.weigh(cx, budget, id) else { return Turn::Done };
@@ -226,7 +228,7 @@ impl Namespace {
         let uid = entry.pod.uid.to_string();
         let (cost, basis) = match self.opinion(cx.now, budget, entry, operation, exempt) {
             Opinion::Allow { cost, basis } | Opinion::Renew { cost, basis } => (cost, basis),
-            Opinion::Pass => (0, Basis::Room),
+            Opinion::Pass => (0, Basis::ROOM),
             Opinion::Deny(objection) => {
                 let (name, reason) = (entry.name.clone(), objection.reason);
                 let denial = self.explain(entry, operation, &[(budget.clone(), objection)]);

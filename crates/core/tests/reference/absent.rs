@@ -76,10 +76,11 @@ fn by_template(
         ];
     }
     let is_set = owner.group_kind.is("apps", "StatefulSet");
+    let is_job = matches!(owner.group_kind.kind.as_str(), "Job" | "JobSet");
     let is_grouped = if is_set {
         owner.group_size.is_some()
     } else {
-        owner.pods.grouped || (presumed && !has_ungrouped_pod(world, budget, owner))
+        owner.pods.grouped || (is_job && presumed && !has_ungrouped_pod(world, budget, owner))
     };
     if is_grouped { vec![by_kind(world, namespace, owner, all)] } else { Vec::new() }
 }
@@ -185,7 +186,9 @@ fn root_of<'a>(world: &'a Snapshot, uid: &str) -> Option<&'a Owner> {
 
 /// Not being deleted, finished or suspended, and it wants pods.
 fn is_active(owner: &Owner) -> bool {
-    !owner.terminating && !owner.pods.finished && !owner.pods.suspended && owner.replicas != Some(0)
+    let pods = &owner.pods;
+    let makes_none = pods.finished || pods.suspended || pods.parallelism == Some(0);
+    !owner.terminating && !makes_none && owner.replicas != Some(0)
 }
 
 fn will_select(budget: &Budget, template: &PodTemplate) -> bool {

@@ -134,6 +134,80 @@ fn what_the_cache_shows_as_not_ready_is_read_before_it_goes_below_the_desired_nu
     }
 }
 
+/// The watch delivers what happened before the state that the API server has shown.
+#[test]
+fn an_older_event_does_not_stand_for_the_state_that_was_read() {
+    let mut world = World::new(Config::default());
+    for n in 0..3 {
+        world.apply_pod(pod(&format!("p-{n}")).ready());
+    }
+    world.apply_budget(budget("one").min_available(2).always_allow());
+    world.sync();
+    world.delete_pod("p-0");
+    world.edit_pod("p-1", |pod| pod.ready = false);
+    world.advance(secs(2));
+    world.instance(0).hold_kind(&Kind::Pod);
+    world.edit_pod("p-1", |pod| pod.generation += 1);
+    world.edit_pod("p-1", |pod| pod.ready = true);
+    let request = world.eviction("p-1");
+    let id = world.submit(request);
+    world.instance(0).deliver(&Kind::Pod);
+    world.advance(secs(2));
+    assert!(world.reply(&id).is_none(), "it waits for the state that was read");
+    world.instance(0).release_kind(&Kind::Pod);
+    world.advance(secs(2));
+    assert!(!world.reply(&id).expect("answered").is_allow(), "two are healthy, and two are needed");
+}
+
+/// One budget lets the pod pass because it is not ready, the other one because its group is broken.
+#[test]
+fn budgets_that_let_a_pod_pass_for_different_reasons() {
+    let groups = Some(LabelGroups { label: "g".to_owned(), min_ready: 2 });
+    let mut world = World::new(Config::default());
+    world.apply_owner(owner(Owner::LWS_GROUP, "LeaderWorkerSet", "x").replicas(3));
+    for index in 0..3 {
+        for n in 0..2 {
+            let pod = pod(&format!("x-{index}-{n}")).label("g", &index.to_string());
+            let pod = pod.label("leaderworkerset.sigs.k8s.io/name", "x").lws("x", index, 2);
+            world.apply_pod(pod.owned_by(Owner::LWS_GROUP, "LeaderWorkerSet", "x").ready());
+        }
+    }
+    let total = |total| UnavailableSpec { total: Some(total), ..UnavailableSpec::default() };
+    for (name, spec) in [("a", total(6)), ("b", UnavailableSpec { groups, ..total(3) })] {
+        let budget = budget(&BudgetKey::unavailable("default", name)).max_unavailable(0);
+        let budget = if spec.groups.is_some() { budget.per_replica() } else { budget };
+        world.apply_budget(budget.spec(|of| of.unavailable = Some(Box::new(spec))));
+    }
+    world.sync();
+    world.edit_pod("x-0-0", |pod| pod.ready = false);
+    world.advance(secs(2));
+    let mut request = world.eviction("x-0-0");
+    request.operation = Operation::Delete;
+    assert!(world.decide(request).is_allow(), "it is down, and so is its group");
+}
+
+/// The budget remembers one source, and not each of its pods.
+#[test]
+fn a_source_is_recorded_once() {
+    const PODS: usize = 20;
+    let mut world = jobs(PODS);
+    for n in 0..PODS {
+        assert!(world.evict(&*format!("x-{n}")).is_allow());
+    }
+    world.advance(secs(2));
+    let sources = world.status("one").pending_replacements.iter().map(|p| &p.sources);
+    assert_eq!(sources.collect::<Vec<_>>(), [&vec!["Job/x".to_owned()]]);
+    assert!(!world.evict_without_delete("y-0").is_allow(), "x is down");
+}
+
+#[test]
+fn a_job_that_makes_no_pods_is_not_expected() {
+    let mut world = jobs(1);
+    world.apply_owner(owner("batch", "Job", "z").template_label("app", "a").parallelism(0));
+    world.advance(secs(2));
+    assert!(world.evict("y-0").is_allow(), "x and y are two");
+}
+
 /// A pod of the group was not ready, and is ready again. The watch has not shown that.
 #[test]
 fn a_group_that_the_cache_shows_as_broken_is_listed_before_it_goes_below_the_desired_number() {

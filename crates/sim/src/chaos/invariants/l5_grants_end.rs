@@ -1,7 +1,10 @@
 //! After the faults a denied request leaves no grant, then all grants end, and then all recorded sizes of groups.
 
+use holdfast_audit::count;
 use holdfast_core::invariant::Invariant;
+use holdfast_core::model::Scope;
 
+use crate::audited;
 use crate::chaos::clients::Outcome;
 use crate::chaos::rest::keeps_a_size;
 use crate::chaos::run::Run;
@@ -35,6 +38,15 @@ pub fn after_sizes(run: &mut Run) {
         let pending = &budget.status.pending_replacements;
         run.require(Invariant::L5, !keeps_a_size(budget), || {
             format!("{} still keeps the size of a group: {pending:?}", budget.key)
+        });
+        // A source that has all its replicas is remembered no more.
+        let own = audited::budget(budget);
+        let (state, memory) = (run.auditor.state(), run.auditor.memory());
+        let counted = count(&own, state, memory, &|_| false);
+        let is_whole = counted.closed.is_none() && counted.healthy >= counted.expected;
+        let is_over = budget.spec.scope == Scope::Pod || !is_whole || pending.is_empty();
+        run.require(Invariant::L5, is_over, || {
+            format!("{} has all its replicas and still waits for {pending:?}", budget.key)
         });
     }
 }
