@@ -281,6 +281,10 @@ impl Auditor {
             self.note_unrecorded(&before, &budgets);
             self.lose(&before, budgets, None);
         }
+        // A pod that was changed in place is whole again. If it goes down later, that is another loss.
+        if self.losses.get(&pod.uid).is_some_and(|loss| !loss.is_lost(pod)) {
+            self.losses.remove(&pod.uid);
+        }
         // A pod that is changed in place goes down some time after the change was stored.
         let changes = self.losses.get(&pod.uid).is_some_and(|loss| loss.generation.is_some());
         if ends || (changes && before.ready && !pod.ready) {

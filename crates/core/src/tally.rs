@@ -140,15 +140,6 @@ impl Tally {
         self.replicas.iter().map(|(hashed, replica)| (&hashed.1, replica))
     }
 
-    /// Sources of healthy replicas. Looks at every replica.
-    pub(crate) fn healthy_sources(&self) -> LiteMap<Source, u32> {
-        let mut sources = LiteMap::new();
-        for replica in self.replicas.values().filter(|replica| replica.summary.healthy) {
-            replica.resolution.sources.iter().for_each(|source| adjust(&mut sources, source, 1));
-        }
-        sources
-    }
-
     /// Put a pod in. `resolution` is that of its replica, if it names one.
     pub(crate) fn add(
         &mut self,

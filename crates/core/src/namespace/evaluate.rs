@@ -166,13 +166,17 @@ impl Namespace {
         // Apart from the others, because several ways may lead to the same count.
         let mut counts: BTreeSet<&GroupCount> = BTreeSet::new();
         let absent = self.absent_sources(budget);
+        let mut counted_otherwise = 0;
         for source in budget.tally.sources.keys().chain(&absent) {
             match source {
                 Source::JobSet { name, otherwise } => {
                     jobsets.entry(name).or_default().insert(otherwise.as_ref());
                 }
                 Source::Groups(count) => {
-                    counts.insert(count);
+                    // An instance that had not seen the owners of single groups remembers all of them.
+                    if counts.insert(count) && absent.contains(source) {
+                        counted_otherwise += self.counted_otherwise(budget, count);
+                    }
                 }
                 _ => sum += self.source_replicas(source)?,
             }
@@ -196,7 +200,8 @@ impl Namespace {
                 }
             }
         }
-        Ok(sum + counts.into_iter().map(|count| self.group_count(count)).sum::<i64>())
+        let groups: i64 = counts.into_iter().map(|count| self.group_count(count)).sum();
+        Ok(sum + (groups - counted_otherwise).max(0))
     }
 
     pub(super) fn source_replicas(&self, source: &Source) -> Result<i64, String> {

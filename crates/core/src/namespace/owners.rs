@@ -20,6 +20,7 @@ use crate::model::{
 use crate::replicas::{
     HOLDFAST_FIRST, KUBERNETES_FIRST, LWS, Member, ReplicaKey, Source, resolve, source_of_groups,
 };
+use crate::tally::ReplicaTally;
 
 /// Kind and name of an owner, with the source that most of its pods lead to.
 pub(super) type ExpectedOwners = BTreeMap<(GroupKind, String), Source>;
@@ -98,20 +99,50 @@ impl Namespace {
 
     /// What the pods of these `PodGroups` count by.
     fn source_of_groups(&self, budget: &BudgetEntry, count: &GroupCount) -> Option<Source> {
-        let is_counted = |name: &str, order: [GroupApi; 2]| {
-            let group = order.iter().find_map(|api| self.cache.objects.group(*api, name));
-            group.and_then(GroupCount::of).as_ref() == Some(count)
-        };
-        let replicas = budget.tally.replicas().filter(|(key, _)| match &***key {
-            ReplicaKey::PodGroup { name } => is_counted(name, KUBERNETES_FIRST),
-            ReplicaKey::AnnotatedGroup { name } => is_counted(name, HOLDFAST_FIRST),
-            _ => false,
-        });
-        let sources = replicas.flat_map(|(_, replica)| replica.resolution().sources.iter());
+        let replicas = self.replicas_of(budget, count);
+        let sources = replicas.flat_map(|replica| replica.resolution().sources.iter());
         // A Job stands for its own group, and says nothing of the others.
         let for_all = sources.filter(|s| !matches!(s, Source::Job { .. } | Source::Unknown));
         // Replicas are in no order to rely on.
         for_all.min().cloned()
+    }
+
+    /// How many of these `PodGroups` count by another source, each by its own.
+    pub(super) fn counted_otherwise(&self, budget: &BudgetEntry, count: &GroupCount) -> i64 {
+        let replicas = self.replicas_of(budget, count);
+        let source = Source::Groups(count.clone());
+        let others =
+            replicas.filter(|r| r.unfinished > 0 && !r.resolution().sources.contains(&source));
+        i64::try_from(others.count()).unwrap_or(i64::MAX)
+    }
+
+    /// Returns whether a remembered source has a healthy replica.
+    pub(super) fn is_back(&self, budget: &BudgetEntry, source: &Source) -> bool {
+        let is_one = |replica: &ReplicaTally| {
+            let mut sources = replica.resolution().sources.iter();
+            replica.summary.healthy && sources.any(|own| stands_for(own, source))
+        };
+        let by_group = |count| self.replicas_of(budget, count).any(|r| r.summary.healthy);
+        budget.tally.replicas().any(|(_, replica)| is_one(replica))
+            || matches!(source, Source::Groups(count) if by_group(count))
+    }
+
+    /// The budget's replicas that are one of these `PodGroups`.
+    fn replicas_of<'a>(
+        &'a self,
+        budget: &'a BudgetEntry,
+        count: &'a GroupCount,
+    ) -> impl Iterator<Item = &'a ReplicaTally> {
+        let is_counted = |name: &str, order: [GroupApi; 2]| {
+            let group = order.iter().find_map(|api| self.cache.objects.group(*api, name));
+            group.and_then(GroupCount::of).as_ref() == Some(count)
+        };
+        let replicas = budget.tally.replicas().filter(move |(key, _)| match &***key {
+            ReplicaKey::PodGroup { name } => is_counted(name, KUBERNETES_FIRST),
+            ReplicaKey::AnnotatedGroup { name } => is_counted(name, HOLDFAST_FIRST),
+            _ => false,
+        });
+        replicas.map(|(_, replica)| replica)
     }
 
     /// What pods of the controller of these `PodGroups` would count by.
@@ -224,19 +255,20 @@ pub(super) fn selects(budget: &BudgetEntry, pending: &PendingReplacement) -> boo
     budget.target().is_some() || selector.is_some_and(|selector| selector.matches(value))
 }
 
-/// Whether the source is there, for a `JobSet` by its name alone: its pods may know of `PodGroups` to count instead.
+/// Whether the source is there, or another one that stands for it.
 pub(super) fn has_source(sources: &LiteMap<Source, u32>, source: &Source) -> bool {
-    match source {
-        Source::JobSet { name, .. } => {
-            sources.keys().any(|s| matches!(s, Source::JobSet { name: own, .. } if own == name))
-        }
+    sources.contains_key(source) || sources.keys().any(|own| stands_for(own, source))
+}
+
+fn stands_for(own: &Source, source: &Source) -> bool {
+    match (own, source) {
+        // By its name alone: its pods may know of PodGroups to count instead.
+        (Source::JobSet { name: own, .. }, Source::JobSet { name, .. }) => own == name,
         // An instance that has not seen the JobSet records the PodGroups in its place.
-        Source::Groups(count) => sources.keys().any(|s| match s {
-            Source::Groups(own) => own == count,
-            Source::JobSet { otherwise, .. } => otherwise.as_ref() == Some(count),
-            _ => false,
-        }),
-        source => sources.contains_key(source),
+        (Source::JobSet { otherwise, .. }, Source::Groups(count)) => {
+            otherwise.as_ref() == Some(count)
+        }
+        _ => own == source,
     }
 }
 

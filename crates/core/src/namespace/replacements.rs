@@ -4,13 +4,12 @@
 //! budget remembers two facts: how large a group is that is disrupted as a whole, and where the number of
 //! expected replicas came from. The write that records the grant records them too.
 
-use std::cell::LazyCell;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
 use super::budgets::BudgetEntry;
-use super::owners::{has_source, selects};
+use super::owners::selects;
 use super::{BudgetId, Context, Namespace};
 use crate::cache::PodEntry;
 use crate::grants::Ledger;
@@ -246,8 +245,6 @@ impl Namespace {
         if status.pending_replacements.is_empty() || !self.has_seen_all(cx, budget) {
             return;
         }
-        // Looks at every replica, so only if there is a source to be found.
-        let healthy = LazyCell::new(|| budget.tally.healthy_sources());
         status.pending_replacements.retain_mut(|pending| {
             let granted = self.grants.ledger(&budget.id).names(&pending.pod);
             let is_old = budget.size_age(pending, cx.now) >= SIZE_KEPT;
@@ -261,10 +258,12 @@ impl Namespace {
             pending.sources.retain(|text| {
                 is_selected
                     && self.remembered(budget, text).is_some_and(|source| {
-                        let is_back = has_source(&healthy, &source)
-                            && !granted
-                            && !self.has_granted(budget, &source);
-                        self.is_standing(budget, &source) && !is_back
+                        let is_back = || {
+                            !granted
+                                && !self.has_granted(budget, &source)
+                                && self.is_back(budget, &source)
+                        };
+                        self.is_standing(budget, &source) && !is_back()
                     })
             });
             if pending.sources.is_empty() {

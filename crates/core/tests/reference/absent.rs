@@ -24,7 +24,8 @@ pub fn absent_sources(
     };
     for pending in budget.status.pending_replacements.iter().filter(is_selected) {
         found.extend(pending.sources.iter().filter_map(|text| {
-            standing(world, budget, text, all).filter(|source| !present.contains(source)).map(Some)
+            let is_present = |of: &Source| present.iter().any(|(present, _)| present == of);
+            standing(world, budget, text, all).filter(|(source, _)| !is_present(source)).map(Some)
         }));
     }
     found
@@ -139,10 +140,18 @@ fn standing(
             GroupApi::Holdfast => Replica::Annotation { name: group.key.name.clone() },
         };
         let counted = by_counting_groups(world, namespace, &replica);
-        match counted.as_ref().and_then(|(count, _)| instead(count)) {
-            Some(other) => other,
-            None => counted,
+        let (count, number) = counted?;
+        if let Some(other) = instead(&count) {
+            return other;
         }
+        // Groups that count by sources of their own are not counted again.
+        let otherwise = |replica: &&Replica| {
+            let group = by_counting_groups(world, namespace, replica).map(|(group, _)| group);
+            let mut sources = sources_of(world, namespace, replica, all).into_iter().flatten();
+            group.as_ref() == Some(&count) && !sources.any(|(source, _)| source == count)
+        };
+        let otherwise = i64::try_from(all.iter().filter(otherwise).count()).expect("few");
+        Some((count, (number - otherwise).max(0)))
     };
     match parts[..] {
         ["LeaderWorkerSet", name] => owner(Owner::LWS_GROUP, "LeaderWorkerSet", name),
@@ -280,8 +289,11 @@ pub fn may_forget(
     let Some(source) = standing(world, budget, text, &all) else { return true };
     let selected = world.pods_in(namespace).filter(|pod| selects(budget, pod) && is_live(pod));
     let mut back = selected.filter_map(|pod| replica_of(world, pod)).filter(|replica| {
+        let group = by_counting_groups(world, namespace, replica).map(|(group, _)| group);
+        let is_one = group.as_ref() == Some(&source.0);
         is_healthy_replica(world, budget, replica)
-            && sources_of(world, namespace, replica, &all).contains(&Some(source.clone()))
+            && (is_one
+                || sources_of(world, namespace, replica, &all).contains(&Some(source.clone())))
     });
     !is_granted && back.next().is_some()
 }
