@@ -149,6 +149,13 @@ impl Memory {
         emptied.taken.insert(pod.uid.clone(), Taken { labels, recorded });
     }
 
+    /// The writer of a grant for this pod may have recorded this source.
+    pub(crate) fn learn_source(&mut self, budget: &BudgetKey, source: Source, pod: &Pod) {
+        let emptied = self.sources.entry(budget.clone()).or_default().entry(source).or_default();
+        let taken = || Taken { labels: pod.labels.clone(), recorded: false };
+        emptied.taken.entry(pod.uid.clone()).or_insert_with(taken);
+    }
+
     /// An allowed operation takes the pod.
     pub(crate) fn lose(&mut self, budget: &BudgetKey, uid: &str) {
         for emptied in self.sources.get_mut(budget).into_iter().flat_map(BTreeMap::values_mut) {

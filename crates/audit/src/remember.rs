@@ -37,15 +37,19 @@ impl Auditor {
         self.memory.keep_size(self.now, (budget.key.clone(), replica), size, recorded);
     }
 
-    /// The writer that recorded these grants had been told this: it may have recorded other sizes than the stored objects
-    /// show, and the pods may be gone by now.
-    pub fn learn_sizes(&mut self, budget: &Budget, grants: &[Grant], known: &State) {
+    /// The writer that recorded these grants had been told this: it may have recorded other sizes and sources than the
+    /// stored objects show, and the pods may be gone by now.
+    pub fn learn(&mut self, budget: &Budget, grants: &[Grant], known: &State) {
         let namespace = &budget.key.key.namespace;
         for grant in grants.iter().filter(|_| budget.scope == Scope::Replica) {
             let pod = known.pods.get(&Name::new(namespace, &grant.pod));
-            let pod = pod.filter(|pod| pod.uid == grant.uid);
-            if let Some((replica, size)) = pod.and_then(|pod| group_size(known, pod)) {
+            let Some(pod) = pod.filter(|pod| pod.uid == grant.uid) else { continue };
+            if let Some((replica, size)) = group_size(known, pod) {
                 self.memory.learn_size(self.now, (budget.key.clone(), replica), size);
+            }
+            let replica = replica::named(pod).filter(|_| grant.operation != Operation::Change);
+            for source in replica.iter().flat_map(|replica| sources(known, replica, &[pod])) {
+                self.memory.learn_source(&budget.key, source, pod);
             }
         }
     }

@@ -64,6 +64,12 @@ const CLOCK_AHEAD: [u64; 1] = [427_284];
 const REFUNDED_SIZE_LITE: [u64; 1] = [720_230];
 /// The check was wrong: it put back pods of one name that had followed each other, and a group counted all of them.
 const FOLLOWED_NATIVE: [u64; 1] = [5109];
+/// `PodGroups` that stood for an owner that was not seen counted beside it for ever (of native).
+const GROUPS_BESIDE: [u64; 4] = [7_104_136, 7_201_026, 7_301_613, 7_600_130];
+/// The auditor took an update that had been in effect for a loss when the pod's node died (of unavailable).
+const IN_EFFECT: [u64; 1] = [7_701_556];
+/// The auditor did not know that a writer may record the source of a group that is gone by then.
+const GONE_GROUP: [u64; 1] = [10_030_372];
 
 #[test]
 fn seeds_that_found_a_bug() {
@@ -83,6 +89,7 @@ fn seeds_that_found_a_bug() {
         &SIZED,
         &RECREATED_TWICE,
         &CLOCK_AHEAD,
+        &GONE_GROUP,
     ];
     check(Profile::Swarm, all.into_iter().flatten().copied());
 }
@@ -99,14 +106,23 @@ fn swarm_odd() {
 
 #[test]
 fn native_mode() {
-    let found =
-        [&SHARED[..], &EDITED_NATIVE, &OVERTAKEN_NATIVE, &LISTED_LATE_NATIVE, &FOLLOWED_NATIVE];
+    let found = [
+        &SHARED[..],
+        &EDITED_NATIVE,
+        &OVERTAKEN_NATIVE,
+        &LISTED_LATE_NATIVE,
+        &FOLLOWED_NATIVE,
+        &GROUPS_BESIDE,
+    ];
     check(Profile::Native, (0..seeds(SWARM) / 2).chain(found.into_iter().flatten().copied()));
 }
 
 #[test]
 fn unavailable_budgets() {
-    check(Profile::Unavailable, (0..seeds(SWARM) / 2).chain(UNAVAILABLE).chain(ANSWERED_TWICE));
+    check(
+        Profile::Unavailable,
+        (0..seeds(SWARM) / 2).chain(UNAVAILABLE).chain(ANSWERED_TWICE).chain(IN_EFFECT),
+    );
 }
 
 #[test]

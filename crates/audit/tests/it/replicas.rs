@@ -425,7 +425,7 @@ fn a_writer_that_lags_may_have_recorded_a_size() {
     let budget = history.budget("b");
     history.drop_grants("b");
     assert_eq!(may_have_one_and_two(&mut history), (false, true));
-    history.auditor.learn_sizes(&budget, &budget.status.grants, &known);
+    history.auditor.learn(&budget, &budget.status.grants, &known);
     assert_eq!(may_have_one_and_two(&mut history), (true, true));
 }
 

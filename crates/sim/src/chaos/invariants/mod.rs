@@ -72,7 +72,7 @@ fn after_write(run: &mut Run, written: &Written) {
         !before.iter().any(same)
     };
     let new: Vec<_> = after.iter().filter(is_new).map(audited::grant).collect();
-    run.auditor.learn_sizes(&audited::budget(&written.after), &new, &written.view.state);
+    run.auditor.learn(&audited::budget(&written.after), &new, &written.view.state);
     s01_kept::after_write(run, written);
     s02_counted_once::after_write(run, written);
     s04_name_reused::after_write(run, written);
