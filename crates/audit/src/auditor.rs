@@ -398,9 +398,13 @@ impl Auditor {
 
     /// Whether a grant of this budget has taken the pod, or may still take it.
     pub(crate) fn is_lost_to(&self, key: &BudgetKey, pod: &Pod) -> bool {
-        self.is_taken_by(key, pod)
-            || self.in_flight.iter().any(|a| a.budgets.contains(key) && a.hits(pod))
-            || self.was_granted_before(key, pod)
+        self.may_be_taken_by(key, pod) || self.was_granted_before(key, pod)
+    }
+
+    /// Whether an eviction that this budget granted has taken the pod, or is under way.
+    pub(crate) fn may_be_taken_by(&self, key: &BudgetKey, pod: &Pod) -> bool {
+        let is_under_way = |a: &Allow| a.budgets.contains(key) && a.hits(pod);
+        self.is_taken_by(key, pod) || self.in_flight.iter().any(is_under_way)
     }
 
     /// Whether the pod's recorded grant is older than the spec of its budget. Such a pod counts as lost from the start.

@@ -159,7 +159,8 @@ impl Auditor {
     ) -> Option<Finding> {
         let known = &*self.scales.complete(budget, known);
         let lost = |pod: &Pod| {
-            self.is_lost_to(&budget.key, pod) || old.iter().any(|g| g.pod == pod.key.name)
+            // A grant that this write ends counts no more, however old it is.
+            self.may_be_taken_by(&budget.key, pod) || old.iter().any(|g| g.pod == pod.key.name)
         };
         // By uid: a live read may show a successor that the watch has not told of.
         let is_new = |pod: &Pod| new.iter().any(|g| g.uid == pod.uid);

@@ -39,12 +39,14 @@ pub fn after_sizes(run: &mut Run) {
         run.require(Invariant::L5, !keeps_a_size(budget), || {
             format!("{} still keeps the size of a group: {pending:?}", budget.key)
         });
-        // A source that has all its replicas is remembered no more.
+        // A source that has all its replicas is remembered no more. A budget with a total of its own does not count them.
         let own = audited::budget(budget);
         let (state, memory) = (run.auditor.state(), run.auditor.memory());
         let counted = count(&own, state, memory, &|_| false);
         let is_whole = counted.closed.is_none() && counted.healthy >= counted.expected;
-        let is_over = budget.spec.scope == Scope::Pod || !is_whole || pending.is_empty();
+        let has_total = budget.spec.unavailable.as_ref().is_some_and(|of| of.total.is_some());
+        let counts = budget.spec.scope == Scope::Workload && !has_total;
+        let is_over = !counts || !is_whole || pending.is_empty();
         run.require(Invariant::L5, is_over, || {
             format!("{} has all its replicas and still waits for {pending:?}", budget.key)
         });
