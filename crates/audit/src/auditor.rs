@@ -14,6 +14,10 @@ use crate::state::State;
 /// How long the grants of a deleted budget count, on the slowest clock (semantics 5).
 pub const ORPHANS_KEPT_MS: Millis = 200_000;
 
+/// The grant of a change in place that does not come into effect ends two minutes after it was recorded (semantics 9), on
+/// the fastest clock after 92 s. The change may be stored 44 s after the record.
+const CHANGE_SURE_MS: Millis = 48_000;
+
 /// A rule that was broken.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Finding {
@@ -79,6 +83,7 @@ pub struct Loss {
     pub budgets: BudgetKeys,
     /// The pod was changed in place and is whole again when this generation is in effect.
     pub generation: Option<i64>,
+    pub(crate) since: Moment,
 }
 
 impl Loss {
@@ -200,6 +205,9 @@ impl Auditor {
 
     pub fn pass_time(&mut self, now: Millis) {
         self.now = now;
+        let is_sure =
+            |loss: &Loss| loss.generation.is_none() || now < loss.since.0 + CHANGE_SURE_MS;
+        self.losses.retain(|_, loss| is_sure(loss));
         self.memory.expire(now);
         let over = |since: &Moment| since.0 + ORPHANS_KEPT_MS <= now;
         let (state, memory) = (&self.state, &mut self.memory);
@@ -286,7 +294,8 @@ impl Auditor {
             self.losses.remove(&pod.uid);
         }
         // A pod that is changed in place goes down some time after the change was stored.
-        let changes = self.losses.get(&pod.uid).is_some_and(|loss| loss.generation.is_some());
+        let is_lost = self.losses.get(&pod.uid).is_some_and(|loss| loss.generation.is_some());
+        let changes = is_lost || !before.applied;
         if ends || (changes && before.ready && !pod.ready) {
             self.recent.push(Recent { version: pod.version, pod: before });
         }
@@ -375,7 +384,7 @@ impl Auditor {
                 self.memory.lose(budget, &pod.uid);
             }
         }
-        let loss = Loss { pod: pod.key.clone(), budgets, generation };
+        let loss = Loss { pod: pod.key.clone(), budgets, generation, since: Moment(self.now) };
         self.losses.insert(pod.uid.clone(), loss);
     }
 

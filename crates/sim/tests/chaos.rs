@@ -66,8 +66,8 @@ const REFUNDED_SIZE_LITE: [u64; 1] = [720_230];
 const FOLLOWED_NATIVE: [u64; 1] = [5109];
 /// `PodGroups` that stood for an owner that was not seen counted beside it for ever (of native).
 const GROUPS_BESIDE: [u64; 4] = [7_104_136, 7_201_026, 7_301_613, 7_600_130];
-/// The auditor took an update that had been in effect for a loss when the pod's node died (of unavailable).
-const IN_EFFECT: [u64; 1] = [7_701_556];
+/// The auditor took an update for a loss that had been in effect, or that had not come into effect in time (of unavailable).
+const IN_EFFECT: [u64; 2] = [7_701_556, 14_009_045];
 /// The auditor did not know that a writer may record the source of a group that is gone by then.
 const GONE_GROUP: [u64; 1] = [10_030_372];
 
