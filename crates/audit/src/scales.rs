@@ -1,4 +1,4 @@
-//! What a process knew of scales, by the pods that it knew (semantics 4).
+//! The scales that a process is judged by (semantics 4).
 //!
 //! An owner is scaled up before it makes more pods. So whoever knows of pods beyond a scale knows that the scale may be
 //! old, and is judged by the scale as of the newest of these pods.
@@ -29,8 +29,8 @@ impl Scales {
         }
     }
 
-    /// What a process knew, with the owners whose scales the budget's pods exceed as they were when the newest of the
-    /// budget's pods was stored.
+    /// Returns what a process knew, with newer owners: if the budget's pods exceed the scale of an owner, the owner is
+    /// as it was when the newest of these pods was stored.
     pub(crate) fn complete<'a>(&self, budget: &Budget, known: &'a State) -> Cow<'a, State> {
         let Some(newest) = known.selected(budget).map(|pod| pod.version).max() else {
             return Cow::Borrowed(known);

@@ -44,7 +44,7 @@ enum Reading {
     Again(Option<ResourceVersion>),
 }
 
-/// What the answer to a read leads to.
+/// What to do after an answer to a read.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Answered {
     /// The answer may be too old: read again.

@@ -27,8 +27,8 @@ pub(super) enum Opinion {
     Deny(Objection),
 }
 
-/// What an allow rests on, besides the numbers. A cache that is late may show a pod or a group as worse than it is, so
-/// whatever is allowed below the desired number for that reason needs a look at what the API server has (semantics 6).
+/// Why an eviction is allowed although the numbers may not permit it. A late cache may show a pod or a group as worse than
+/// it is. So Holdfast checks the newest state before it allows an eviction for such a reason (semantics 6).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Basis {
     /// The pod itself is not healthy.

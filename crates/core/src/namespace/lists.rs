@@ -111,7 +111,7 @@ impl Namespace {
         cx.send(Command::ListNamespace { kind, namespace: self.name.to_string() });
     }
 
-    /// What decisions demand of one kind.
+    /// Returns the versions of this kind that decisions need.
     fn claims(&self, progress: &Progress, kind: &Kind) -> Vec<Claim> {
         let of_budgets = self.budgets.values().flat_map(|budget| budget.claims(progress, kind));
         of_budgets.chain(self.scale_claims(kind)).collect()
@@ -341,7 +341,7 @@ impl Namespace {
     }
 }
 
-/// What an instance has to see before it may decide. Empty if only answers to reads of scales are missing.
+/// The versions that this instance has to see before it may decide. There are none if it waits for scales alone.
 pub(super) struct Missing(pub(super) Vec<Claim>);
 
 impl BudgetEntry {

@@ -13,7 +13,7 @@ use super::lists::Missing;
 use super::{BudgetId, Context, Namespace};
 use crate::cache::{Claim, Found, PodEntry, owner_kind};
 use crate::io::Kind;
-use crate::model::{ControllerRef, GroupKind, Owner, Scope, UnhealthyPolicy};
+use crate::model::{ControllerRef, GroupKind, Owner, Scope, Target, UnhealthyPolicy};
 use crate::replicas::{LWS, Source};
 
 /// Where a scale comes from, and how to learn it anew.
@@ -55,7 +55,8 @@ impl Namespace {
         missing
     }
 
-    /// What budgets demand of one kind, because they have counted more pods than its objects are scaled to.
+    /// Returns the versions of this kind that decisions need, because a budget has more pods than the kind's objects are
+    /// scaled to.
     pub(super) fn scale_claims(&self, kind: &Kind) -> impl Iterator<Item = Claim> {
         self.budgets.values().filter_map(move |budget| {
             let version = budget.seen.version(&Kind::Pod)?.clone();
@@ -80,7 +81,7 @@ impl Namespace {
         let has_total = spec.unavailable.as_ref().is_some_and(|spec| spec.total.is_some());
         match (budget.scope, budget.target()) {
             (Scope::Pod, _) if has_total => BTreeSet::new(),
-            (Scope::Pod, Some(_)) => self.exceeded_target(budget),
+            (Scope::Pod, Some(target)) => self.exceeded_target(budget, target),
             (Scope::Pod, None) => {
                 let controllers = budget.tally.controllers.iter();
                 self.exceeded_controllers(budget, controllers.map(|(c, pods)| (c, pods.live)))
@@ -115,11 +116,7 @@ impl Namespace {
         exceeded.flat_map(|(_, _, owners)| owners).flat_map(|owner| self.origins(owner)).collect()
     }
 
-    fn exceeded_target(&self, budget: &BudgetEntry) -> BTreeSet<Origin> {
-        let spec = budget.object.spec.unavailable.as_ref();
-        let Some(target) = spec.and_then(|spec| spec.target.as_ref()) else {
-            return BTreeSet::new();
-        };
+    fn exceeded_target(&self, budget: &BudgetEntry, target: &Target) -> BTreeSet<Origin> {
         match self.target_pods(budget, target) {
             Ok(expected) if budget.tally.live_pods > expected => {
                 if Owner::is_watched(&target.group_kind) {
@@ -136,7 +133,7 @@ impl Namespace {
         let mut exceeded = BTreeSet::new();
         let owner = |group, kind| Origin::Kind(Kind::Owner(GroupKind::new(group, kind)));
         let has_lws = |source: &Source| matches!(source, Source::Lws { .. });
-        // What is above the scale of a LeaderWorkerSet is no replica that counts.
+        // Groups above the scale of their LeaderWorkerSet are leaving. They are not among the live sources.
         if budget.tally.leaving_replicas > 0 && budget.tally.sources.keys().any(has_lws) {
             exceeded.insert(owner(Owner::LWS_GROUP, LWS));
         }

@@ -97,7 +97,7 @@ impl Namespace {
         Some(own.unwrap_or(source))
     }
 
-    /// What the pods of these `PodGroups` count by.
+    /// Returns the source that counts the pods of these `PodGroups`.
     fn source_of_groups(&self, budget: &BudgetEntry, count: &GroupCount) -> Option<Source> {
         let replicas = self.replicas_of(budget, count);
         let sources = replicas.flat_map(|replica| replica.resolution().sources.iter());
@@ -145,7 +145,7 @@ impl Namespace {
         replicas.map(|(_, replica)| replica)
     }
 
-    /// What pods of the controller of these `PodGroups` would count by.
+    /// Returns the source that would count pods of the controller of these `PodGroups`.
     fn source_of_controller(&self, count: &GroupCount) -> Option<Source> {
         let GroupCount::Controller(_, uid) = count else { return None };
         let objects = &self.cache.objects;

@@ -14,7 +14,7 @@ use super::{BudgetId, Context, Namespace};
 use crate::cache::PodEntry;
 use crate::grants::Ledger;
 use crate::model::{BudgetStatus, Grant, PendingReplacement, Scope, Timestamp};
-use crate::replicas::{Member, Replica, ReplicaKey, Source, label_group};
+use crate::replicas::{Member, Replica, ReplicaKey, Source};
 use crate::timer::Due;
 
 /// A group that has not been refilled by then is taken to be as small as it is.
@@ -108,7 +108,7 @@ impl Namespace {
     ) {
         let Some(mut pending) = self.replacement_of(id, grant) else { return };
         let Some(entry) = self.budgets.get_mut(id) else { return };
-        let of_pod = |p: &&PendingReplacement| p.pod == pending.pod && p.uid == pending.uid;
+        let of_pod = |p: &&PendingReplacement| p.pod == grant.pod && p.uid == grant.uid;
         // One record of a source is enough, however many of its pods go.
         let others = entry.replacements().filter(|p| !of_pod(p) && selects(entry, p));
         let recorded: BTreeSet<&String> = others.flat_map(|p| &p.sources).collect();
@@ -119,7 +119,6 @@ impl Namespace {
         if pending.size == 0 && pending.sources.is_empty() {
             return;
         }
-        let of_pod = |p: &&PendingReplacement| p.pod == pending.pod && p.uid == pending.uid;
         let is_held = self.grants.ledger(id).get(&grant.pod, &grant.uid).is_some();
         if let Some(size) = entry.replacements().filter(of_pod).map(|p| p.size).max() {
             if pending.size == 0 || (size > 0 && is_held) {
@@ -155,10 +154,7 @@ impl Namespace {
         if grant.operation.keeps_pod() {
             return None;
         }
-        let key = match budget.groups() {
-            Some(groups) => label_group(self.cache.known(), groups, pod)?.key,
-            None => pod.replica.clone()?,
-        };
+        let key = self.unit_of(budget, pod)?;
         let tally = budget.tally.replica(&key)?;
         let resolution = tally.resolution();
         let is_sized = tally.summary.min.is_some() && resolution.whole;
@@ -278,11 +274,7 @@ impl Namespace {
         self.grants.ledger(&budget.id).live().any(|grant| {
             let pod = self.cache.pod(grant.pod.as_str()).filter(|pod| pod.pod.uid == *grant.uid);
             let Some(pod) = pod else { return true };
-            let group = budget.groups().map(|g| label_group(self.cache.known(), g, pod));
-            let key = match group {
-                Some(group) => group.map(|group| group.key),
-                None => pod.replica.clone(),
-            };
+            let key = self.unit_of(budget, pod);
             let replica = key.and_then(|key| budget.tally.replica(&key));
             replica.is_some_and(|replica| replica.resolution().sources.contains(source))
         })

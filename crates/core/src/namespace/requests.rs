@@ -200,7 +200,7 @@ impl Namespace {
     }
 
     /// The request goes on when the cache has news of its pod.
-    fn park(&mut self, id: &str) {
+    pub(super) fn park(&mut self, id: &str) {
         let Some(request) = self.requests.get_mut(id) else { return };
         request.stage = Stage::Parked;
         let pod = request.eviction.pod.name.clone();

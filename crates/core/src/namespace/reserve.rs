@@ -151,9 +151,7 @@ impl Namespace {
         }
         request.grants.clear();
         if busy {
-            request.stage = Stage::Parked;
-            self.parked.entry(name).or_default().insert(id.to_owned());
-            return;
+            return self.park(id);
         }
         let first = reserving.budgets[0].clone();
         request.stage = Stage::Reserving(reserving);

@@ -263,10 +263,7 @@ impl Namespace {
         if !budget.tally.sources.keys().any(|source| matches!(source, Source::Lws { .. })) {
             return groups;
         }
-        let group = |pod: &PodEntry| match budget.groups() {
-            Some(g) => label_group(self.cache.known(), g, pod).map(|group| group.key),
-            None => pod.replica.clone(),
-        };
+        let group = |pod: &PodEntry| self.unit_of(budget, pod);
         let mut orphaned = BTreeSet::new();
         for (leader, set) in self.worker_sets() {
             match self.cache.pod(leader.name.as_str()) {

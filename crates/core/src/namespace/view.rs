@@ -99,7 +99,7 @@ impl Namespace {
     }
 
     /// The replica or group that the budget counts the pod in.
-    fn unit_of(&self, budget: &BudgetEntry, pod: &PodEntry) -> Option<Arc<ReplicaKey>> {
+    pub(super) fn unit_of(&self, budget: &BudgetEntry, pod: &PodEntry) -> Option<Arc<ReplicaKey>> {
         if budget.scope == Scope::Pod {
             return None;
         }

@@ -208,7 +208,7 @@ fn a_deployment_that_is_made_again_with_more_replicas() {
     assert_one_of_three_may_go(&mut world);
 }
 
-/// What was read before the pods came says nothing. While the scale is being read, nothing is decided.
+/// The scale was read before the pods came, so it is read again. Until the answer comes, nothing is decided.
 #[test]
 fn a_scale_that_was_read_before_the_pods_came_does_not_count() {
     let mut world = GAME.up(budget("one").max_unavailable(1));
